@@ -13,14 +13,19 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
 from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.rows import read_rows
 from ssdml.datasets.reading.summary import Summary
+from ssdml.datasets.reading.table import Table, of_cells
 from ssdml.datasets.reading.tables import table_suffix
 from ssdml.utils.files import Archive, check_inside, check_npy, read_regular
+from ssdml.utils.labels import as_column
+from ssdml.utils.typing import Array
 from ssdml.utils.validation import check_finite
 
 SAMPLES = ("x", "data", "features", "embeddings", "embedding", "images", "vectors", "arr_0")
 LABELS = ("y", "labels", "label", "targets", "target", "arr_1")
 TEXTS, IDS = ("text", "texts"), ("ids", "id", "names", "filenames")
+CLASS_NAMES = ("class_names", "target_names", "label_names", "classes")
 PART = re.compile(
     r"(?P<part>train|valid|val|test)_(?P<name>.+)|(?P<first>.+)_(?P<last>train|valid|val|test)"
 )
@@ -58,6 +63,8 @@ def _read_archive(path: Path, archive: Archive, choice: Choice) -> RawItems:
 
 def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Choice) -> RawItems:
     """Read the arrays of which ``keys`` are the names in lower case."""
+    if len(archive.names) == 1 and (only := archive[archive.names[0]]).dtype.names:
+        return _read_records(path, only, choice)
     wanted = choice.features[0] if choice.features else None
     samples, labels = _key(keys, SAMPLES, wanted), _key(keys, LABELS, choice.label)
     doubts = []
@@ -72,6 +79,11 @@ def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Ch
     test = archive["test"] if "test" in archive.names else None
     raw = _checked(path, X, y, test, (samples, labels or "y"))
     used = {samples, labels, "test"}
+    classes = _key(keys, CLASS_NAMES, None)
+    if classes is not None and archive.shape(classes) is not None:
+        decoded = _named(raw.labels, archive[classes])
+        used |= set() if decoded is raw.labels else {classes}
+        raw = raw._replace(labels=decoded)
     for role, names, named in (("texts", TEXTS, choice.text), ("ids", IDS, choice.id)):
         name = _key(keys, names, named)
         array = None if name is None else archive[name]
@@ -83,6 +95,20 @@ def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Ch
     raw.summary.left_out |= {n: "other arrays" for n in keys.values() if n not in used}
     raw.summary.doubts.extend(doubts)
     return raw
+
+
+def _named(codes: Array, names: Array) -> Array:
+    """Return the names of classes for their numbers, "" for -1; the numbers if names are none."""
+    is_list = names.ndim == 1 and names.dtype.kind == "U" and codes.dtype.kind in "iu"
+    if not is_list or not len(codes) or not -1 <= codes.min() <= codes.max() < len(names):
+        return codes
+    return np.append(names, "")[codes]
+
+
+def _read_records(path: Path, records: Array, choice: Choice) -> RawItems:
+    """Read a structured array as a table."""
+    columns = {str(n): as_column(records[n], str(path)).tolist() for n in records.dtype.names or ()}
+    return read_rows(Table(path, of_cells(str(path), columns), lambda row: f"row {row}"), choice)
 
 
 def _key(keys: Mapping[str, str], usual: Sequence[str], named: str | None) -> str | None:
@@ -119,12 +145,17 @@ def _by_shape(
 
 def read_npy_pair(path: Path, choice: Choice | None = None) -> RawItems:
     """Read ``X.npy`` with ``y.npy``, or ``name_X.npy`` with ``name_y.npy``."""
-    labels = label_file(path)
+    labels, choice = label_file(path), choice or Choice()
     if not labels.is_file():
-        if choice is not None and not choice.needs_label:
-            X = read_npy(path)
+        X = read_npy(path)
+        if X.dtype.names:
+            return _read_records(path, X, choice)
+        if not choice.needs_label:
             return _checked(path, X, np.full(len(X), ""), None)
-        raise FileNotFoundError(f"{path}: its labels must be in {labels}, which is missing.")
+        raise FileNotFoundError(
+            f"{path}: its labels must be in {labels}, which is missing. Rename their file, or name "
+            "both: ssdml label X.npy y.npy."
+        )
     return _checked(path, read_npy(path), read_npy(labels), None)
 
 
@@ -206,9 +237,10 @@ def _checked(
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.ndim != 1 or len(y) != len(items):
         columns = " If they are one-hot, save y.argmax(axis=1)." if y.ndim > 1 else ""
+        turned = f" Save {names[0]}.T." * (items.shape[1:] == y.shape)
         raise ValueError(
             f"{labels or path}: {names[1]} must have {len(items)} labels, one per row; got shape "
-            f"{y.shape}.{columns}"
+            f"{y.shape}.{columns or turned}"
         )
     if test is not None and (test.dtype != bool or test.shape != y.shape):
         raise ValueError(

@@ -189,7 +189,8 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
         content = content.removeprefix(codecs.BOM_UTF8)
     try:
         if is_utf8 and b"\0" in content[:100]:
-            raise UnicodeDecodeError(name, content, content.index(b"\0"), 1, "a zero byte")
+            at = content.index(b"\0")
+            raise UnicodeDecodeError(name, content, at, at + 1, "a zero byte")
         text = content.decode(name)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1

@@ -10,13 +10,14 @@ from urllib.parse import unquote
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.pixels import image_suffixes
-from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair, read_npz
+from ssdml.datasets.reading.arrays import label_file, read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.delimited import OF_SVMLIGHT
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
     as_relative,
+    is_image_name,
     names_image,
     read_image_folder,
     read_image_zip,
@@ -25,8 +26,8 @@ from ssdml.datasets.reading.image_folders import (
 )
 from ssdml.datasets.reading.rows import read_rows
 from ssdml.datasets.reading.samples import names_files
-from ssdml.datasets.reading.summary import counted
-from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded
+from ssdml.datasets.reading.summary import counted, listed
+from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded, names_labels
 from ssdml.datasets.reading.tables import (
     TABLE_SUFFIXES,
     read_table,
@@ -35,13 +36,30 @@ from ssdml.datasets.reading.tables import (
 )
 from ssdml.utils.files import check_inside, check_signature, parse_json, read_regular
 
+AS_TABLE = "Load it with {}, and save frame.to_parquet(path)"
 WAYS_OUT = {
-    **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth", ".joblib"), "Pickles can run code"),
-    ".orc": "Write it as .parquet",
-    **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "Save it as .xlsx or .csv"),
+    **dict.fromkeys(
+        (".pkl", ".pickle", ".pt", ".pth", ".joblib"),
+        "Pickles can run code: if you trust it, load it, and save its arrays with numpy.savez or "
+        "its table with frame.to_parquet(path)",
+    ),
+    **dict.fromkeys((".orc", ".avro", ".lance", ".fst"), "Write it as .parquet"),
+    **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers", ".fods"), "Save it as .xlsx or .csv"),
     ".arff": "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), OF_SVMLIGHT),
-    **dict.fromkeys((".h5", ".hdf5", ".mat", ".zarr"), "Save its arrays with numpy.savez"),
+    **dict.fromkeys(
+        (".h5", ".hdf5", ".hdf", ".mat", ".zarr", ".nc", ".safetensors", ".tfrecord"),
+        "Save its arrays with numpy.savez",
+    ),
+    ".h5ad": "Load it with anndata.read_h5ad, and save its arrays with numpy.savez",
+    ".dta": AS_TABLE.format("pandas.read_stata"),
+    **dict.fromkeys((".sav", ".zsav", ".por"), AS_TABLE.format("pandas.read_spss")),
+    **dict.fromkeys((".sas7bdat", ".xpt"), AS_TABLE.format("pandas.read_sas")),
+    **dict.fromkeys((".rds", ".rdata", ".rda"), "Write it in R: write.csv(frame, 'table.csv')"),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".duckdb"), "Export the table as .csv"),
+    **dict.fromkeys((".html", ".xml"), AS_TABLE.format("pandas.read_html or read_xml")),
+    **dict.fromkeys((".gz", ".tar", ".tgz", ".7z", ".rar"), "Unpack it, and name a file in it"),
+    **dict.fromkeys((".vec", ".md"), "Rename it to .txt"),
 }
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 PART = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
@@ -113,7 +131,22 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
         return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)
+    if not has_images and (arrays := [p for p in files if p.suffix.lower() == ".npy"]):
+        return _read_arrays_of(folder, arrays, choice)
     return read_image_folder(folder, needs_label=choice.needs_label)
+
+
+def _read_arrays_of(folder: Path, arrays: list[Path], choice: Choice) -> RawItems:
+    """Read the only array in a folder that has labels beside it."""
+    check_inside(folder, [str(p.relative_to(folder)) for p in arrays])
+    pairs = [path for path in arrays if label_file(path) in arrays]
+    if len(pairs) != 1:
+        names = listed([path.name for path in arrays])
+        raise ValueError(
+            f"{folder}: must hold X.npy and y.npy; got {names}. Rename the files, or name both: "
+            "ssdml label X.npy y.npy."
+        )
+    return read_npy_pair(pairs[0], choice)
 
 
 def _listing(
@@ -162,8 +195,10 @@ def _table_or_none(path: Path, encoding: str | None) -> Table | None:
 
 def _column_of_images(table: Table) -> str | None:
     """Return the column that names images beside the table or in folders there."""
-    for name in filter(names_files, table.columns.column_names):
+    for name in table.columns.column_names:
         first = table.columns[name][0].as_py()
+        if not names_files(name) and not (isinstance(first, str) and is_image_name(first)):
+            continue
         if isinstance(first, str | int) and names_image(table.path.parent, str(first)):
             return name
     return None
@@ -259,10 +294,23 @@ def _names(path: Path, key: str, inner: str | None = None) -> list[str]:
     return found
 
 
+def _check_alike(folder: Path, parts: list[tuple[str | None, str, Table]]) -> None:
+    """Raise ValueError if a table lacks most columns of the others, but for labels."""
+    columns = [{n for n in t.columns.column_names if not names_labels(n)} for _, _, t in parts]
+    every = set().union(*columns)
+    for (_, path, _), own in zip(parts, columns, strict=True):
+        if 2 * len(own) < len(every):
+            raise ValueError(
+                f"{folder}: its tables must have the same columns; {path} lacks "
+                f"{listed(sorted(every - own))}. Name one file, or join the tables by their ids."
+            )
+
+
 def _joined(folder: Path, parts: list[tuple[str | None, str, Table]]) -> Table:
     """Put tables below each other, with the split of each row in a column."""
     import pyarrow as pa
 
+    _check_alike(folder, parts)
     tables = []
     for split, _, table in parts:
         columns = table.columns

@@ -177,7 +177,7 @@ def _images(chooser: Chooser) -> bool:
     if len(inside) == 1:
         roles.images = inside[0]
     elif not numbers:
-        named = [n for n in [*chooser.free("text", "number"), roles.id] if n and names_files(n)]
+        named = [n for n in [*chooser.free("text", "number"), roles.id] if n]
         roles.images = next((n for n in named if _names_images(chooser, n)), None)
     if roles.images is not None:
         boxes = [n for n in chooser.free("number") if folded(n) in MANIFEST[4:]]
@@ -189,8 +189,9 @@ def _images(chooser: Chooser) -> bool:
 
 
 def _names_images(chooser: Chooser, name: str) -> bool:
-    first = next(filter(None, chooser.cells.texts(name)), None)
-    return first is not None and names_image(chooser.cells.table.folder, first)
+    first = next(filter(None, chooser.cells.texts(name)), "")
+    may_name = names_files(name) or is_image_name(first)
+    return bool(first and may_name) and names_image(chooser.cells.table.folder, first)
 
 
 def _numbers(chooser: Chooser) -> list[str]:

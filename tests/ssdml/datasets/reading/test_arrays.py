@@ -16,6 +16,7 @@ from ssdml.datasets.reading.arrays import (
     read_npz,
 )
 from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import ReadingWarning
 
 X = np.array([[0.5, 1.0], [2.0, -3.0], [4.0, 0.25]])
@@ -257,3 +258,58 @@ def test_sparse_matrix_of_scipy_is_named(tmp_path):
 def test_labels_in_bytes_are_text(tmp_path):
     np.savez(tmp_path / "t.npz", X=np.eye(3), y=np.array([b"cat", b"", "\u00e9".encode()]))
     assert load_dataset(tmp_path / "t.npz").class_names == ("cat", "\u00e9")
+
+
+RECORDS = np.array(
+    [(0.5, b"cat", (1, 2)), (2.0, b"", (3, 4)), (4.0, b"dog", (5, 6))],
+    dtype=[("a", "f8"), ("label", "S3"), ("more", "i4", 2)],
+)
+
+
+def test_structured_arrays_are_tables(tmp_path):
+    np.savez(tmp_path / "t.npz", r=RECORDS)
+    np.save(tmp_path / "t.npy", RECORDS)
+    for raw in (read_npz(tmp_path / "t.npz"), read_npy_pair(tmp_path / "t.npy")):
+        assert raw.labels.tolist() == ["cat", "", "dog"]
+        assert raw.items.tolist() == [[1, 2], [3, 4], [5, 6]]
+        assert raw.columns == ("more",)
+
+
+@pytest.mark.parametrize("name", ["class_names", "target_names"])
+def test_names_of_classes_beside_codes_are_used(tmp_path, name):
+    path = tmp_path / "t.npz"
+    np.savez(path, X=X, y=[1, -1, 0], **{name: ["cat", "dog"]})
+    assert read_npz(path).labels.tolist() == ["dog", "", "cat"]
+    assert not read_npz(path).summary.left_out
+    for codes, names in (
+        ([2, -1, 0], ["cat", "dog"]),
+        ([1, -1, 0], [0.5, 1.5]),
+        ([1, -1, 0], np.array(["cat", None])),
+    ):
+        np.savez(path, X=X, y=codes, **{name: names})
+        assert read_npz(path).labels.tolist() == codes
+        assert name in read_npz(path).summary.left_out
+
+
+def test_arrays_in_a_folder_are_read_or_named(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    assert_read(read_path(tmp_path))
+    (tmp_path / "y.npy").rename(tmp_path / "labels.npy")
+    message = r"must hold X\.npy and y\.npy; got X\.npy, labels\.npy\. Rename the files, or name"
+    with pytest.raises(ValueError, match=message):
+        read_path(tmp_path)
+    with pytest.raises(
+        FileNotFoundError, match=r"y\.npy, which is missing\. Rename their file, or"
+    ):
+        read_path(tmp_path / "X.npy")
+
+
+def test_samples_in_columns_are_to_be_turned(tmp_path):
+    np.savez(tmp_path / "t.npz", X=X[:2], y=Y[:2])
+    assert len(read_npz(tmp_path / "t.npz").labels) == 2
+    np.savez(tmp_path / "t.npz", X=X.T, y=Y)
+    with pytest.raises(
+        ValueError, match=r"y must have 2 labels, .* got shape \(3,\)\. Save X\.T\."
+    ):
+        read_npz(tmp_path / "t.npz")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -91,3 +92,50 @@ def test_formats_of_others_have_a_way_out(tmp_path, suffix):
     (tmp_path / f"t{suffix}").touch()
     with pytest.raises(ValueError, match=r"Load it with (scipy\.io|sklearn\.datasets)"):
         read_path(tmp_path / f"t{suffix}")
+
+
+@pytest.mark.parametrize("name", ["list.txt", "list.csv"])
+def test_images_are_named_in_a_column_of_any_name(tmp_path, name):
+    write_images(tmp_path, [f"images/{i}.png" for i in range(4)])
+    separator = " " if name == "list.txt" else ","
+    lines = [f"images/{i}.png{separator}{i % 2}\n" for i in range(4)]
+    (tmp_path / name).write_text("".join(lines))
+    for path in (tmp_path, tmp_path / name):
+        raw = read_path(path)
+        assert raw.ids.tolist() == [f"images/{i}.png" for i in range(4)]
+        assert list(map(int, raw.labels)) == [0, 1] * 2
+        assert raw.items.ndim == 3
+
+
+@pytest.mark.parametrize("other", ["features.tsv", "sample_submission.csv"])
+def test_tables_of_other_columns_are_not_joined(tmp_path, other):
+    (tmp_path / "train.csv").write_text("id,a,b,label\n1,0.5,2,x\n2,1.5,3,y\n")
+    (tmp_path / other).write_text("id\tlabel\n3\tx\n" if "tsv" in other else "id,label\n3,x\n")
+    message = rf"its tables must have the same columns; .*{other} lacks a, b\. Name one file"
+    with pytest.raises(ValueError, match=message):
+        read_path(tmp_path)
+    (tmp_path / other).write_text("id,a,b\n3,0.5,4\n".replace(",", "\t" if "tsv" in other else ","))
+    assert read_path(tmp_path).items.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "way_out"),
+    [
+        (".dta", "pandas.read_stata"),
+        (".sav", "pandas.read_spss"),
+        (".sas7bdat", "pandas.read_sas"),
+        (".RData", "Write it in R"),
+        (".duckdb", "Export the table"),
+        (".pkl", "Pickles can run code: if you trust it, load it, and save its arrays"),
+        (".h5ad", "anndata.read_h5ad"),
+        (".tgz", "Unpack it"),
+    ],
+)
+def test_other_formats_are_refused_with_a_way_out(tmp_path, suffix, way_out):
+    path = tmp_path / f"t{suffix}"
+    path.write_bytes(b"content")
+    with pytest.raises(ValueError, match=rf"got '{suffix}'\. .*{way_out}"):
+        read_path(path)
+    (tmp_path / "t.csv").write_bytes(pickle.dumps([0.5] * 40))
+    with pytest.raises(ValueError, match="it is a pickle of Python"):
+        read_path(tmp_path / "t.csv")
