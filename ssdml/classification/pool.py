@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from ssdml.classification.forms import Form, LinearForm
+from ssdml.classification.clusters import Clusters, moved_means
+from ssdml.classification.forms import TABLE_COLUMNS, Form, LinearForm
 from ssdml.classification.softmax import SoftmaxRegression, softmax
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.parallel import Threads
@@ -131,8 +132,9 @@ def pool_members(
     """Classifiers on one form of the rows.
 
     Softmax regressions of the labeled rows, as they are and smoothed over the graph (which takes no
-    label), and propagations of the labels alone. The latter are left out if n · C is so large that
-    propagating five folds would take longest.
+    label), for up to 100 columns the nearest of the means of clusters, and propagations of the
+    labels alone. The latter are left out if n · C is so large that propagating five folds would
+    take longest.
     """
     targets = np.eye(n_classes)[codes]
     for reach, ridge in REGRESSIONS:
@@ -143,6 +145,8 @@ def pool_members(
         whole, held_out = _with_held_out(regression, targets, folds, diffusion.threads)
         linear = Linear(view, center, length, ridge, *regression.weights(whole))
         yield Member(reach > NEAR, few, held_out, linear)
+    if form.rows.shape[1] <= TABLE_COLUMNS:
+        yield _clusters(form.rows, labeled, codes, n_classes, folds)
     if len(form.rows) * n_classes * (N_FOLDS + 1) <= MAX_PROPAGATED:
         for reach in PROPAGATIONS:
             yield _propagation(diffusion, labeled, targets, folds, reach, len(form.rows))
@@ -163,6 +167,16 @@ def _with_held_out(
     for fold, coefficients in enumerate(parts):
         held_out[folds == fold] = regression.logits(coefficients, folds == fold)
     return whole, held_out
+
+
+def _clusters(rows: Array, labeled: Indices, codes: Ints, n_classes: int, folds: Ints) -> Member:
+    held_out = np.zeros((len(codes), n_classes))
+    for fold in range(folds.max() + 1):
+        inside = folds == fold
+        means = moved_means(rows, labeled[~inside], codes[~inside], n_classes)
+        held_out[inside] = Clusters(rows, means).logits(labeled[inside])
+    whole = Clusters(rows, moved_means(rows, labeled, codes, n_classes))
+    return Member(False, 0.0, held_out, whole)
 
 
 def _propagation(

@@ -63,10 +63,10 @@ def members(form, labeled, codes, folds, n_classes=3):
         return found, [member.classifier.logits(slice(None)) for member in found]
 
 
-def test_members_are_regressions_and_propagations(problem):
+def test_members_are_regressions_clusters_and_propagations(problem):
     found, logits = members(*problem)
-    assert len(found) == len(REGRESSIONS) + len(PROPAGATIONS)
-    assert [member.on_graph for member in found] == [False, False, False, True, True]
+    assert len(found) == len(REGRESSIONS) + 1 + len(PROPAGATIONS)
+    assert [member.on_graph for member in found] == [False, False, False, True, False, True]
     for scores in logits:
         assert scores.shape == (150, 3)
         assert (scores.argmax(axis=1) == np.arange(150) % 3).mean() > 0.7
@@ -150,9 +150,14 @@ def test_learning_again_equals_learning_from_the_other_labels(problem, monkeypat
                 assert gaps.mean() < 0.01 * expected.std()
 
 
+def test_clusters_are_left_out_of_many_columns(problem, monkeypatch):
+    monkeypatch.setattr(pool, "TABLE_COLUMNS", 5)
+    assert [m.on_graph for m in members(*problem)[0]] == [False, False, False, True, True]
+
+
 def test_propagation_of_many_classes_is_left_out(problem, monkeypatch):
     monkeypatch.setattr(pool, "MAX_PROPAGATED", 150 * 3 * (N_FOLDS + 1) - 1)
-    assert len(members(*problem)[0]) == len(REGRESSIONS)
+    assert len(members(*problem)[0]) == len(REGRESSIONS) + 1
 
 
 def test_renamed_classes_rename_the_logits(problem):
