@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import threading
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Self
 
@@ -60,6 +61,11 @@ class PeakMemory:
 
 def versions() -> dict[str, str]:
     """Versions of ssdml, Python and the packages that decide a result, and the platform."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     found = {"ssdml": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
