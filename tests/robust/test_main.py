@@ -34,7 +34,6 @@ def test_wine_is_measured_once_and_shown(tmp_path, capsys):
     assert files(tmp_path) == before
 
 
-# 5 s: the processes import torch.
 def test_processes_measure_the_same(tmp_path):
     arguments = [*WINE, "--schemes", "noisy", "--methods", "label-spreading"]
     assert main([*arguments, "--jobs", "2", "--out", str(tmp_path)]) == 0
