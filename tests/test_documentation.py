@@ -19,6 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.short import shorten
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 WANTED = (
@@ -68,9 +70,7 @@ def site(tmp_path_factory):
         pytest.MonkeyPatch.context() as patch,  # the gallery is not looked at
     ):
         warnings.simplefilter("ignore")
-        patch.setattr("ssdml.metric.alternation.N_TRIPLETS", 5000)
-        patch.setattr("ssdml.graphs.layout.EARLY_STEPS", 15)
-        patch.setattr("ssdml.graphs.layout.STEPS", 25)
+        shorten(patch)
         status = build_main([*command, "--conf-dir", *map(str, (DOCS, pages, out))])
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
@@ -78,7 +78,7 @@ def site(tmp_path_factory):
     return {page: Links(page) for page in out.rglob("*.html")}
 
 
-# 15 s: autodoc imports all of ssdml, and renders 40 docstrings.
+# Autodoc imports all of ssdml, and renders 40 docstrings.
 @needs_sphinx
 class TestSite:
     def test_every_page_is_there(self, site):

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from ssdml import SSDML, DeepSSDML
 from ssdml.cli.app import app
+from tests.short import shorten
 from tests.test_layout import FLOORS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,11 +124,7 @@ def reader(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the commands change it
-    monkeypatch.setattr("ssdml.graphs.layout.EARLY_STEPS", 15)
-    monkeypatch.setattr("ssdml.graphs.layout.STEPS", 25)
-    monkeypatch.setattr("ssdml.model_selection.fit_cost.PILOT_ROWS", 2000)
-    for alternation in ("ssdml.metric.alternation", "ssdml.deep.alternation"):
-        monkeypatch.setattr(f"{alternation}.N_TRIPLETS", 5000)
+    shorten(monkeypatch)
     with patch.dict(METHODS), patch.dict(datasets.LAYOUTS):  # also removes what a page adds
         yield
 
