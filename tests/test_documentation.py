@@ -79,6 +79,7 @@ def site(tmp_path_factory):
 
 
 # Autodoc imports all of ssdml, and renders 40 docstrings.
+@pytest.mark.long
 @needs_sphinx
 class TestSite:
     def test_every_page_is_there(self, site):
@@ -176,6 +177,7 @@ def run(copy: Path, *arguments: str) -> str:
 
 
 # A process that imports all of ssdml again; torch.compile, which is not asked for, would double it.
+@pytest.mark.long
 def test_classes_of_the_pages_keep_the_contracts(copy):
     add_file(copy, "baseline.md")
     add_import(copy, "baselines/__init__.pyi", "from .rca import RCA as RCA")

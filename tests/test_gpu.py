@@ -16,6 +16,7 @@ def read(path):
 
 
 # Some seconds: torchrun starts torch again.
+@pytest.mark.long
 def test_a_dry_run_measures_everything_on_the_cpu(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("ssdml.deep.alternation.N_TRIPLETS", 500)
     arguments = ["--toy", "--device", "cpu", "--out", str(tmp_path)]

@@ -318,6 +318,7 @@ def test_every_exported_function_and_class_shows_an_example():
     assert silent == [], f"no example in the docstring of {silent}"
 
 
+@pytest.mark.long
 def test_mypy_strict_finds_nothing(tmp_path):
     # Static tools run no finder: they see one tree of links, laid out as the wheel is.
     tree = tmp_path / "ssdml"

@@ -8,7 +8,8 @@ from torch.utils import backend_registration
 from tools.gpu.checks import tests_row as row_of_tests
 
 
-# 20 s.
+# Longer than ten seconds: every operation is dispatched in Python.
+@pytest.mark.long
 @pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
     reason="this torch cannot register a device in Python",

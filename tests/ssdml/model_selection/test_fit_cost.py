@@ -132,7 +132,7 @@ from ssdml import SSDML
 from ssdml.experiments.runs.resources import PeakMemory
 from ssdml.model_selection import fit_cost, plan_fit
 
-fit_cost.PILOT_ROWS = 1000  # for seconds alone
+fit_cost.PILOT_ROWS = 200  # for seconds alone
 n, d, n_classes = {shape}
 X = np.random.default_rng(0).standard_normal((n, d)).astype(np.float32)
 y = np.full(n, -1)
@@ -147,6 +147,7 @@ print(before.megabytes, memory.megabytes, plan.megabytes)
 """
 
 
+@pytest.mark.long
 def test_memory_is_within_a_factor_of_two():
     """In a fresh process: here, memory freed by other tests would be reused."""
     n, d, n_classes = shape = 10_000, 16, 80

@@ -25,6 +25,8 @@ from tests.deep import small_images, small_model
 from tests.losses import LOSSES
 from tests.two_ranks import fit, steps
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 
 # `torchrun --standalone --nproc-per-node=2 --max-restarts=5`, but for a server that loads torch
