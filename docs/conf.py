@@ -88,8 +88,9 @@ def _block(writer: Any, node: nodes.math_block) -> None:
 
 
 def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Fields of a named tuple, which its docstring has already."""
-    return True if type(member).__name__ == "_tuplegetter" else None
+    """Fields of a named tuple, which its docstring has, and methods that scikit-learn adds."""
+    is_request = name.startswith("set_") and name.endswith("_request")
+    return True if is_request or type(member).__name__ == "_tuplegetter" else None
 
 
 ROLES = {  # of furo and docutils, which screen readers cannot use
