@@ -205,7 +205,7 @@ def _threshold(limit: Threshold | None, n_held: int) -> str:
 
     if limit is not None:
         return (
-            f"Of the {limit.n_rows:,} new labels with a confidence of {limit.confidence:.2f} or "
+            f"Of the {limit.n_rows:,} new labels with a confidence of {limit.confidence:.4f} or "
             f"more, at least 95% are right, with 90% certainty, as {limit.n_labels:,} held-out "
             "labels of such confidence show."
         )

@@ -9,7 +9,17 @@ import typer
 
 from ssdml.cli import samples
 from ssdml.cli.model import Model
-from ssdml.cli.options import Encoding, Force, IdColumn, NoLabel, TextColumn, refuse_to_replace, say
+from ssdml.cli.options import (
+    Encoding,
+    Force,
+    IdColumn,
+    LabelColumn,
+    NoLabel,
+    TextColumn,
+    names,
+    refuse_to_replace,
+    say,
+)
 
 
 def suggest_next(
@@ -22,6 +32,7 @@ def suggest_next(
         Path | None,
         typer.Option(metavar="next.csv", help="File for the list; default: standard output."),
     ] = None,
+    label: LabelColumn = None,
     text: TextColumn = None,
     id_column: IdColumn = None,
     no_label: NoLabel = None,
@@ -34,6 +45,8 @@ def suggest_next(
     import numpy as np
 
     from ssdml.cli.terminal import spinner
+    from ssdml.datasets.labels import encoded_labels
+    from ssdml.datasets.reading.summary import counted
     from ssdml.datasets.writing import check_suffix
     from ssdml.metric.estimator import SSDML
     from ssdml.model_selection.labeling import suggest_labels
@@ -41,7 +54,7 @@ def suggest_next(
     if out is not None:
         check_suffix(out)
     learned = SSDML.load(model)
-    choice = samples.chosen(None, text, id_column, needs_label=False)
+    choice = samples.chosen(label, text, id_column, needs_label=False)
     raw, X = samples.read_new(model, data, choice, encoding, no_label)
     n_samples = len(learned.transduction_)
     if len(X) != n_samples:
@@ -49,8 +62,17 @@ def suggest_next(
             f"{data} must hold the {n_samples} samples of the fit; got {len(X)}. Pass the file "
             "that the model was fitted to."
         )
+    given = np.flatnonzero(encoded_labels(raw._replace(summary=None), names(no_label))[0] >= 0)
+    known = () if learned.labeled_rows_ is None else learned.labeled_rows_
+    new = np.setdiff1d(given, known)  # labeled since the fit
     with spinner(f"choosing {n} of {n_samples} samples"):
-        rows = suggest_labels(learned, n)
+        rows = suggest_labels(learned, max(n, min(n + len(new), n_samples - len(known))))
+    rows = rows[~np.isin(rows, new)][:n]
+    if len(new):
+        say(
+            f"{counted(len(new), 'label')} in {data} came after the fit and did not take part; to "
+            "use them, run `ssdml fit` again."
+        )
     columns: dict[str, Any] = {
         **{name: every[rows] for name, every in samples.numbered(raw, n_samples).items()},
         "guess": learned.transduction_[rows],
@@ -63,4 +85,4 @@ def suggest_next(
         columns["text"] = np.asarray(raw.texts, dtype=object)[rows]
     samples.put_out(columns, out)
     if out is not None:
-        say(f"{n} samples to label next: {out}")
+        say(f"{len(rows)} samples to label next: {out}")

@@ -85,7 +85,8 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
     elif hasattr(model, "get_params"):
         raise TypeError(
             "suggest_labels: model must be an SSDML, or samples; got "
-            f"{type(model).__name__}. Pass the SSDML in it, such as model[-1] of a Pipeline."
+            f"{type(model).__name__}. Pass the SSDML in it, such as model[-1] of a Pipeline, or "
+            "samples, such as model.transform(X) of a network."
         )
     else:
         candidates = _of_samples(check_rows(model, "suggest_labels", "model"), n_jobs)

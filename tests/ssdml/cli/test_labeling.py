@@ -42,3 +42,34 @@ def test_next_needs_the_samples_of_the_fit(run, arrays, tmp_path):
     result = run("next", model, other)
     assert result.exit_code == 1
     assert "must hold the 120 samples of the fit; got 50" in result.stderr
+
+
+def test_next_leaves_out_labels_that_came_after_the_fit(run, arrays, tmp_path):
+    X, y = map(np.load, arrays)
+    names = [["", "x", "y", "z"][label + 1] for label in y]
+    model, table = tmp_path / "model", tmp_path / "t.csv"
+
+    def write():
+        cells = [[*row, name] for row, name in zip(X, names, strict=True)]
+        with table.open("w", newline="") as file:
+            csv.writer(file).writerows([["a", "b", "c", "d", "e", "topic"], *cells])
+
+    def suggested():
+        result = run("next", model, table, "-n", 4, "--label", "topic")
+        assert result.exit_code == 0, result.stderr
+        return [int(line["row"]) for line in csv.DictReader(result.stdout.splitlines())], result
+
+    write()
+    assert run("fit", table, "--label", "topic", "--out", model).exit_code == 0
+    first, result = suggested()
+    assert "after the fit" not in result.stderr
+    for row in first[:3]:
+        names[row] = "x"
+    write()
+    second, result = suggested()
+    assert len(second) == 4
+    assert not {*first[:3]} & {*second}
+    assert "3 labels in" in result.stderr
+    assert "after the fit" in result.stderr
+    too_many = run("next", model, table, "-n", 1000, "--label", "topic")
+    assert "at most the number of unlabeled samples" in too_many.stderr
