@@ -59,7 +59,7 @@ def compare(
     labels_per_class : int, Budget, or sequence of these
         Numbers of labels per class, or other budgets; see `ssdml.datasets.Budget`.
     seeds : sequence of int
-    features : {"auto", "unit", "raw", "components"}
+    features : {"auto", "unit", "raw", "components", "standardized"}
         Preprocessing for all methods; see :func:`ssdml.experiments.preprocessing.preprocess`.
     deep : bool
         Add methods that train networks on images, ``"deep-..."``, and the untrained network,
@@ -111,7 +111,7 @@ def compare(
     >>> [(row["method"], row["n_labeled"], row["status"]) for row in rows]
     [('input', 50, 'ok'), ('lda', 50, 'ok')]
     """
-    from ssdml.experiments.preprocessing import preprocess, resolve_features
+    from ssdml.experiments.preprocessing import preprocess, resolve_features, warn_of_scales
     from ssdml.experiments.runs.execution import dask_workers, execute
     from ssdml.experiments.runs.folder import RunFolder, refuse_other_results
     from ssdml.experiments.runs.grid import make_runs
@@ -158,11 +158,13 @@ def compare(
     else:
         factories = _factories(methods, dataset, deep, weights, protocol)
     form = resolve_features(dataset, "raw" if deep and features == "auto" else features)
-    if deep and form == "components":
+    if deep and form in ("components", "standardized"):
         raise ValueError(
             "compare: features must be 'raw' or 'unit' when networks learn from images; got "
-            "'components'. Omit --features or --deep."
+            f"{form!r}. Omit --features or --deep."
         )
+    if form == "raw" and not deep:
+        warn_of_scales(dataset)
     given = replace(preprocess(dataset, form), texts=None)  # texts would go to every worker
     runs = make_runs(
         dataset,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from ssdml.classification.forms import TABLE_COLUMNS, linear_forms
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.known.layouts import LAYOUTS
@@ -15,6 +17,7 @@ from ssdml.utils.typing import Array
 from ssdml.utils.validation import choose
 
 N_COMPONENTS = 64
+DIFFERENT = 10  # largest standard deviation of a column, relative to their median
 
 
 def preprocess(dataset: Dataset, features: str = "auto") -> Dataset:
@@ -23,11 +26,11 @@ def preprocess(dataset: Dataset, features: str = "auto") -> Dataset:
     Parameters
     ----------
     dataset : Dataset
-    features : {"auto", "unit", "raw", "components"}
+    features : {"auto", "unit", "raw", "components", "standardized"}
         "unit": subtract the mean of all entries, one number, and scale each sample to unit
         length, as Dutta et al. (2021) do before the metric. "components": the first 64 principal
-        components of these. "raw": no change. "auto": "unit" for named data sets, "raw" for
-        other files and for images in files.
+        components of these. "standardized": columns of mean 0 and variance 1. "raw": no change.
+        "auto": "unit" for named data sets, "raw" for other files and for images in files.
 
     Returns
     -------
@@ -84,8 +87,31 @@ def _components(dataset: Dataset) -> Dataset:
     return replace(unit, X=product(unit.X - rows.mean(axis=0), axes).astype(np.float32))
 
 
+def _standardized(dataset: Dataset) -> Dataset:
+    rows = _training(dataset).astype(np.float64)
+    deviations = rows.std(axis=0)
+    scaled = (dataset.X - rows.mean(axis=0)) / np.where(deviations > 0, deviations, 1)
+    return replace(dataset, X=scaled.astype(np.float32))
+
+
+def warn_of_scales(dataset: Dataset) -> None:
+    """Warn of a table whose columns have different scales, which SSDML alone evens out."""
+    X = dataset.X
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or not 1 < X.shape[1] <= TABLE_COLUMNS:
+        return
+    deviations = X.std(axis=0, dtype=np.float64)
+    differ = deviations.max() > DIFFERENT * np.median(deviations)
+    if differ and len(linear_forms(X, few=False)) > 1:
+        warnings.warn(
+            f"compare: columns of {dataset.name} have different scales, which SSDML evens out and "
+            'most other methods do not. Pass features="standardized" (--form standardized).',
+            stacklevel=3,
+        )
+
+
 FORMS: dict[str, Callable[[Dataset], Dataset]] = {
     "unit": _unit,
     "raw": lambda dataset: dataset,
     "components": _components,
+    "standardized": _standardized,
 }

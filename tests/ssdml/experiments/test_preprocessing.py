@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ssdml.experiments.preprocessing import preprocess, resolve_features
+from ssdml.experiments.preprocessing import preprocess, resolve_features, warn_of_scales
 
 
 @pytest.fixture
@@ -36,6 +36,22 @@ def test_components_are_fitted_without_test_samples(with_test_rows, rng):
     X = preprocess(dataset, "components").X
     np.testing.assert_allclose(np.abs(X), np.abs(expected), atol=1e-4)  # up to the signs
     assert preprocess(with_test_rows, "components").X.shape == with_test_rows.X.shape
+
+
+def test_columns_are_standardized_by_training_samples(with_test_rows):
+    from sklearn.preprocessing import StandardScaler
+
+    X = with_test_rows.X * [1, 1000, 1, 0]
+    test = with_test_rows.test
+    found = preprocess(replace(with_test_rows, X=X), "standardized").X
+    np.testing.assert_allclose(found, StandardScaler().fit(X[~test]).transform(X), atol=1e-5)
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("scale", [1, 1000])
+def test_columns_of_different_scales_are_warned_of(blobs, scale, recwarn):
+    warn_of_scales(replace(blobs, X=blobs.X * [scale, 1, 1, 1]))
+    assert ["--form standardized" in str(w.message) for w in recwarn] == [True] * (scale > 1)
 
 
 def test_mean_excludes_given_test_samples(with_test_rows):
