@@ -50,9 +50,15 @@ def suggest_next(
     from ssdml.datasets.writing import check_suffix
     from ssdml.metric.estimator import SSDML
     from ssdml.model_selection.labeling import suggest_labels
+    from ssdml.utils.persistence import saved_class
 
     if out is not None:
         check_suffix(out)
+    if saved_class(model) == "DeepSSDML":
+        raise ValueError(
+            f"{model} holds a network, for which no samples are suggested. `ssdml label` suggests "
+            "images and others by their features."
+        )
     learned = SSDML.load(model)
     choice = samples.chosen(label, text, id_column, needs_label=False)
     raw, X = samples.read_new(model, data, choice, encoding, no_label)

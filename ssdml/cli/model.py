@@ -97,7 +97,7 @@ def fit(
         )
     if checkpoints is not None and checkpoints.absolute() == out.absolute():
         raise typer.BadParameter("must be two folders.", param_hint="--checkpoints and --out")
-    from ssdml.cli.terminal import log_lines
+    from ssdml.cli.terminal import LastLine, log_lines
     from ssdml.utils.labels import is_unlabeled
 
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
@@ -120,7 +120,10 @@ def fit(
     )
     start = time.perf_counter()
     try:
-        with log_lines(lambda: f"learning from {len(X)} samples"):
+        with (
+            LastLine() as last,
+            log_lines(lambda: f"learning from {len(X)} samples{last.text}"),
+        ):
             model.fit(X, y)
     except KeyboardInterrupt:
         hint = "" if checkpoints is None else f"The same command resumes from {checkpoints}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -108,6 +109,27 @@ def progress_bar(out: Path) -> Iterator[Progress]:
             raise KeyboardInterrupt(
                 f"{runs} kept in {out}; repeat the command with --resume to continue."
             ) from None
+
+
+class LastLine(logging.Handler):
+    """Keeps the last line of ssdml's log, such as the last stage of a fit."""
+
+    text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the line of the record."""
+        self.text = f"; {record.getMessage()}"
+
+    def __enter__(self) -> LastLine:
+        self._log = logging.getLogger("ssdml")
+        self._level = self._log.level
+        self._log.addHandler(self)
+        self._log.setLevel(logging.INFO)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._log.setLevel(self._level)
+        self._log.removeHandler(self)
 
 
 @contextmanager

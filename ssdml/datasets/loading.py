@@ -39,6 +39,7 @@ def load_dataset(
     ignore: str | Sequence[str] = (),
     no_label: str | float | Sequence[str | float] = (),
     encoding: str | None = None,
+    needs_label: bool = True,
 ) -> Dataset:
     """Load a known data set or a user's files. Nothing is downloaded.
 
@@ -78,6 +79,8 @@ def load_dataset(
         Values that mean "no label", besides those of :func:`encode_partial_labels`.
     encoding : str, optional
         Of a table in text; by default UTF-8.
+    needs_label : bool
+        False: the samples may have no labels, as new ones to predict.
 
     Returns
     -------
@@ -123,7 +126,7 @@ def load_dataset(
     named = {"label": (label,), "text": (text,), "id": (id,)}
     for role, columns in {**named, "features": features, "ignore": ignore}.items():
         _check_columns(columns, role)
-    choice = Choice(label, text, id, features, ignore, text_model is not None)
+    choice = Choice(label, text, id, features, ignore, text_model is not None, needs_label)
     dataset = read_dataset(
         name_or_path,
         choice,

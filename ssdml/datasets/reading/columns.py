@@ -308,6 +308,7 @@ class Chooser:
         if alike:
             self.ask(f"which column holds the labels, {' or '.join(map(repr, alike))}?", way_out)
         names = f"{', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}"
+        way_out += " For samples without labels, load_dataset takes needs_label=False."
         self.ask(f"which column holds the labels? None is called {names}", way_out)
 
     def _indicators(self) -> list[str]:

@@ -344,8 +344,8 @@ def _labels_of(
         raise ValueError(
             f"{root}: must contain class/{what} files, or train/class/{what} and "
             f"test/class/{what}; got {_outline(paths, what)}. Put the {what}s of a class into a "
-            "folder of its name, "
-            "and those without a label beside these folders or into one called unlabeled."
+            "folder of its name, and those without a label beside these folders or into one called "
+            "unlabeled. If none has a label, load_dataset takes needs_label=False."
         )
     folders = [path.parts[0] if len(path.parts) > 1 else "" for path in inner]
     unlabeled = is_unlabeled(np.array(folders), (*NO_LABEL, UNSUPERVISED))

@@ -73,3 +73,11 @@ def test_next_leaves_out_labels_that_came_after_the_fit(run, arrays, tmp_path):
     assert "after the fit" in result.stderr
     too_many = run("next", model, table, "-n", 1000, "--label", "topic")
     assert "at most the number of unlabeled samples" in too_many.stderr
+
+
+def test_next_of_a_network_names_the_way_out(run, monkeypatch, tmp_path):
+    monkeypatch.setattr("ssdml.utils.persistence.saved_class", lambda folder: "DeepSSDML")
+    result = run("next", tmp_path / "model", tmp_path / "x.csv")
+    assert result.exit_code == 1
+    assert "holds a network" in result.stderr
+    assert "`ssdml label` suggests" in result.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import time
 
@@ -10,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from ssdml.cli import terminal
-from ssdml.cli.terminal import print_columns, print_scores, progress_bar, spinner
+from ssdml.cli.terminal import LastLine, print_columns, print_scores, progress_bar, spinner
 from ssdml.experiments.analysis.tables import score_table
 
 
@@ -64,6 +65,17 @@ def test_a_pipe_gets_lines_during_long_work(console, monkeypatch, capsys):
     told = capsys.readouterr().err
     assert ("3 of 12 runs done; ssdml, 5 labels per class, seed 1\n" in told) != console.is_terminal
     assert (" ms: scoring 10 samples\n" in told) != console.is_terminal
+
+
+def test_the_last_line_of_the_log_is_kept():
+    log = logging.getLogger("ssdml")
+    level, handlers = log.level, log.handlers[:]
+    with LastLine() as last:
+        assert last.text == ""
+        for n in (1, 2):
+            log.info("DeepSSDML: partition %d took %.1f s", n, 0.5)
+        assert last.text == "; DeepSSDML: partition 2 took 0.5 s"
+    assert (log.level, log.handlers) == (level, handlers)
 
 
 @pytest.mark.parametrize("console", [False], indirect=True)

@@ -297,6 +297,21 @@ def test_user_files_may_have_missing_labels(tmp_path, write, kind):
     assert mine.item_shape is None
 
 
+def test_samples_without_labels_are_read_if_asked_for(tmp_path):
+    table, folder = tmp_path / "new.csv", tmp_path / "flat"
+    table.write_text("a,b\n1.0,2.0\n3.0,4.0\n")
+    folder.mkdir()
+    for i in range(3):
+        Image.new("RGB", (4, 4), (i, 0, 0)).save(folder / f"{i}.png")
+    for path, shape in ((table, (2, 2)), (folder, (3, 48))):
+        with pytest.raises(ValueError, match="needs_label=False"):
+            load_dataset(path)
+        dataset = load_dataset(path, needs_label=False)
+        assert dataset.X.shape == shape
+        assert (dataset.y == -1).all()
+        assert dataset.class_names == ()
+
+
 def test_npz_images_keep_their_shape(tmp_path):
     images = np.full((4, 5, 6, 3), 255, dtype=np.uint8)
     np.savez(tmp_path / "mine.npz", X=images, y=[0, 0, 1, 1], test=[True, False, True, False])
