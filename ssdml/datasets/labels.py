@@ -23,7 +23,7 @@ MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not app
 MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
 MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
 MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # in brackets, for instance
-SEVERAL = 1000  # rows
+FIRST_ROWS = 1000
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&]\s*")  # several labels
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # as copies of web pages hold
@@ -111,7 +111,7 @@ def _doubts_of_copies(raw: RawItems, codes: Ints) -> list[str]:
     if not 1 < len(first) < len(known):
         return []
     copies = np.arange(len(names))
-    for rows in (known[:SEVERAL], known):  # hardly any column is left after the first rows
+    for rows in (known[:FIRST_ROWS], known):  # hardly any column is left after the first rows
         classes = first[given[: len(rows)]]
         same = items[np.ix_(rows, copies)] == items[np.ix_(known[classes], copies)]
         copies = copies[same.all(axis=0)]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from sklearn.preprocessing import StandardScaler
 
 from ssdml.classification.forms import TABLE_COLUMNS, linear_forms
 from ssdml.datasets.base import Dataset
@@ -88,16 +89,14 @@ def _components(dataset: Dataset) -> Dataset:
 
 
 def _standardized(dataset: Dataset) -> Dataset:
-    rows = _training(dataset).astype(np.float64)
-    deviations = rows.std(axis=0)
-    scaled = (dataset.X - rows.mean(axis=0)) / np.where(deviations > 0, deviations, 1)
-    return replace(dataset, X=scaled.astype(np.float32))
+    scaler = StandardScaler().fit(_training(dataset))
+    return replace(dataset, X=scaler.transform(dataset.X).astype(np.float32))
 
 
 def warn_of_scales(dataset: Dataset) -> None:
     """Warn of a table whose columns have different scales, which SSDML alone evens out."""
     X = dataset.X
-    if not isinstance(X, np.ndarray) or X.ndim != 2 or not 1 < X.shape[1] <= TABLE_COLUMNS:
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] > TABLE_COLUMNS:
         return
     deviations = X.std(axis=0, dtype=np.float64)
     differ = deviations.max() > DIFFERENT * np.median(deviations)

@@ -394,7 +394,7 @@ def _mask(found: pa.ChunkedArray) -> Mask:
 
 
 def are_vectors(cells: Sequence[str], least: int = LONG) -> bool:
-    """Whether texts are vectors: in brackets, or equally many numbers, at least ``least``.
+    """Whether all texts are vectors: in brackets, or the same number of numbers, ``least`` or more.
 
     Examples
     --------

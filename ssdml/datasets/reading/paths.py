@@ -17,15 +17,13 @@ from ssdml.datasets.reading.delimited import OF_SVMLIGHT
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
     as_relative,
-    is_image_name,
-    names_image,
     read_image_folder,
     read_image_zip,
     read_text_folder,
     texts_of_classes,
 )
 from ssdml.datasets.reading.rows import read_rows
-from ssdml.datasets.reading.samples import names_files
+from ssdml.datasets.reading.samples import holds_images
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded, names_labels
 from ssdml.datasets.reading.tables import (
@@ -197,9 +195,7 @@ def _column_of_images(table: Table) -> str | None:
     """Return the column that names images beside the table or in folders there."""
     for name in table.columns.column_names:
         first = table.columns[name][0].as_py()
-        if not names_files(name) and not (isinstance(first, str) and is_image_name(first)):
-            continue
-        if isinstance(first, str | int) and names_image(table.path.parent, str(first)):
+        if isinstance(first, str | int) and holds_images(name, str(first), table.path.parent):
             return name
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +42,11 @@ def names_files(name: str) -> bool:
     (True, False)
     """
     return FILE_WORD.fullmatch(folded(name)) is not None
+
+
+def holds_images(name: str, first: str, folder: Path) -> bool:
+    """Whether a column may name images, and its first cell names one of the folder."""
+    return (names_files(name) or is_image_name(first)) and names_image(folder, first)
 
 
 def choose_samples(chooser: Chooser) -> None:
@@ -190,8 +196,7 @@ def _images(chooser: Chooser) -> bool:
 
 def _names_images(chooser: Chooser, name: str) -> bool:
     first = next(filter(None, chooser.cells.texts(name)), "")
-    may_name = names_files(name) or is_image_name(first)
-    return bool(first and may_name) and names_image(chooser.cells.table.folder, first)
+    return bool(first) and holds_images(name, first, chooser.cells.table.folder)
 
 
 def _numbers(chooser: Chooser) -> list[str]:
