@@ -27,6 +27,8 @@ SHARPNESS = 2.0  # a priori, of logits of unit spread
 PULL = 0.5  # of the weights toward their center, in labeled rows
 TEMPER = 0.3  # of the held-out likelihoods in that center
 N_FOLDS = 5
+TOL = 1e-4  # of regressions, relative
+UPDATE_TOL = 1e-3  # the same when they learn again
 
 
 class Classifier(Protocol):
@@ -71,7 +73,7 @@ class Linear:
             (self.view[labeled] - self.center) / self.length, len(self.b), self.ridge
         )
         start = regression.coefficients(self.W, self.b)
-        W, b = regression.weights(regression.fit(targets, start=start))
+        W, b = regression.weights(regression.fit(targets, start=start, tol=UPDATE_TOL))
         return replace(self, W=W, b=b)
 
 
@@ -160,7 +162,7 @@ def _with_held_out(
     def fit(fold: int) -> Floats:
         others = np.flatnonzero((folds != fold) | (fold == -1))
         # No warm start: it would carry the labels that are held out.
-        return regression.fit(targets[others], others)
+        return regression.fit(targets[others], others, tol=TOL)
 
     whole, *parts = threads.each(fit, range(-1, folds.max() + 1))
     held_out = np.zeros_like(targets)

@@ -8,7 +8,6 @@ from scipy.optimize import minimize
 from ssdml.utils.typing import Array, Floats
 
 MAX_STEPS = 60  # of L-BFGS
-TOL = 1e-4  # of the objective, relative
 INTERCEPT_RIDGE = 1e-6  # per row
 
 
@@ -38,11 +37,16 @@ class SoftmaxRegression:
         self._to_weights = right.T / scale
 
     def fit(
-        self, targets: Array, inside: Array | slice = slice(None), start: Floats | None = None
+        self,
+        targets: Array,
+        inside: Array | slice = slice(None),
+        start: Floats | None = None,
+        tol: float = 1e-4,
     ) -> Floats:
         """Coefficients (r + 1, C) for the rows ``inside``, from their ``targets`` (m', C).
 
-        ``start`` are coefficients to begin with; None: zeros.
+        ``start`` are coefficients to begin with; None: zeros. ``tol`` is that of the objective,
+        relative.
         """
         rows, shape = self._rows[inside], (self._rows.shape[1], targets.shape[1])
         wanted = targets.astype(np.float32)
@@ -61,7 +65,7 @@ class SoftmaxRegression:
             value += float(np.vdot(shrinkage, V)) / 2
             return value, (rows.T @ logits + shrinkage).ravel()
 
-        options = {"maxiter": MAX_STEPS, "ftol": TOL, "maxcor": 4}
+        options = {"maxiter": MAX_STEPS, "ftol": tol, "maxcor": 4}
         begin = np.zeros(shape) if start is None else start
         found = minimize(objective, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
         coefficients: Floats = found.x.reshape(shape)

@@ -57,11 +57,6 @@ class Classes(NamedTuple):
     form: Form
     evidence: Evidence
 
-    def distributions(self, n_jobs: int | None) -> Array:
-        """Spread labels and evidence on the graph of the input."""
-        with threads(count_threads(n_jobs, "SSDML")) as pool:
-            return self.evidence.on(Diffusion(adjacency(self.form.graph), pool))
-
     def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
         """Spread them again on the graphs of the input and of an embedding together."""
         edges = adjacency(self.form.graph) + adjacency(nearer)
@@ -85,12 +80,45 @@ def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> tup
 
 
 def update_classes(
-    classes: Classes, forms: list[Form], labels: Ints, before: Array, *, n_jobs: int | None
-) -> Classes:
-    """Learn again from other labels with the weights of an earlier pool."""
-    with diffusions_of(forms, n_jobs) as diffusions:
+    classes: Classes,
+    forms: list[Form],
+    labels: Ints,
+    before: Array,
+    first: Array,
+    nearer: KNNGraph | None,
+    *,
+    n_jobs: int | None,
+) -> tuple[Classes, Array, Array]:
+    """Learn again from other labels with the weights of an earlier pool.
+
+    Parameters
+    ----------
+    before : array of shape (n, C)
+        Distributions that were learned from the earlier labels.
+    first : array of shape (n, C)
+        The same on the graph of the input.
+    nearer : KNNGraph or None
+        Of the embedding; None after one round.
+
+    Returns
+    -------
+    classes : Classes
+    first : ndarray of shape (n, C)
+        With the labels in their rows.
+    distributions : ndarray of shape (n, C)
+    """
+    with threads(count_threads(n_jobs, "SSDML")) as pool:
+        weights = [adjacency(form.graph) for form in forms]
+        diffusions = [Diffusion(matrix, pool) for matrix in weights]
         evidence = update_evidence(classes.evidence, forms, labels, diffusions, before)
-    return classes._replace(evidence=evidence)
+        first = first.copy()
+        first[evidence.labeled] = evidence.labels
+        if nearer is None:
+            distributions = evidence.on(diffusions[evidence.form])
+        else:
+            edges = Diffusion(weights[evidence.form] + adjacency(nearer), pool)
+            distributions = evidence.on(edges, beside=first, farther=FARTHER)
+    return classes._replace(evidence=evidence), first, distributions
 
 
 def count_rounds(model: SSDML, n_samples: int, n_unlabeled: int) -> int:

@@ -102,9 +102,14 @@ def labeled(name: str, seed: int) -> list[Row]:
     y, rng = given.y.copy(), np.random.default_rng([seed, 10])
     added = rng.choice(np.flatnonzero(new), ADDED, replace=False)
     y[added] = given.truth[added]
+    twin = copy.deepcopy(model)
     _, relabel_seconds = _timed(model.relabel, y)
     fresh, again_seconds = _timed(_fit, given._replace(y=y), seed)
-    row |= {"fit_seconds": min(fit_seconds, again_seconds), "relabel_seconds": relabel_seconds}
+    _, twin_seconds = _timed(twin.relabel, y)
+    row |= {
+        "fit_seconds": min(fit_seconds, again_seconds),
+        "relabel_seconds": min(relabel_seconds, twin_seconds),
+    }
     row["relabeled"] = _accuracies(model, given, y)["accuracy"]
     row["fresh"] = _accuracies(fresh, given, y)["accuracy"]
     return [row]

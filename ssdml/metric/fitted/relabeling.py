@@ -64,15 +64,15 @@ def relabeled(
 
 def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     """Learn the classes from a few more labels, with the weights of the pool and the metric."""
-    classes, first = pooled.classes, pooled.first
-    before = model.label_distributions_
-    classes = update_classes(classes, kept.forms, labels, before, n_jobs=model.n_jobs)
-    if kept.nearer is None:
-        distributions = classes.distributions(model.n_jobs)
-    else:
-        first = first.copy()
-        first[classes.evidence.labeled] = classes.evidence.labels
-        distributions = classes.renewed(first, kept.nearer, model.n_jobs)
+    classes, first, distributions = update_classes(
+        pooled.classes,
+        kept.forms,
+        labels,
+        model.label_distributions_,
+        pooled.first,
+        kept.nearer,
+        n_jobs=model.n_jobs,
+    )
     classifier = interpolator(classes.form, distributions)
     represented = None
     if model.representation_ is not None:

@@ -129,7 +129,8 @@ def test_propagated_member_agrees_with_a_dense_solve(problem):
 
 def test_learning_again_equals_learning_from_the_other_labels(problem, monkeypatch):
     """Labels added, changed and removed, in few rows and in many; solvers do not stop early."""
-    monkeypatch.setattr(regressions, "TOL", 1e-9)
+    monkeypatch.setattr(pool, "TOL", 1e-9)
+    monkeypatch.setattr(pool, "UPDATE_TOL", 1e-9)
     monkeypatch.setattr(regressions, "MAX_STEPS", 1000)
     form, labeled, codes, _ = problem
     none = np.full(len(labeled), -1)
