@@ -39,6 +39,9 @@ PAIRS = re.compile(rb"[-+.\de]+(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]")  # of svm
 OF_SVMLIGHT = (
     "Load it with sklearn.datasets.load_svmlight_file, and save X.toarray() and y with numpy.savez"
 )
+RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
+RULED = re.compile(rb"\s*(?:[^\n]*\|[^\n]*\n)?" + RULE[1:], re.MULTILINE)
+DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTILINE)
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator
 MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
@@ -94,6 +97,8 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         )
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)
+    if RULED.match(content):
+        content = DRAWN.sub(b"", content)
     if escaped := ESCAPED.search(content):  # as Spark and MySQL write quotes
         content = re.sub(rb'\\(["\\])', lambda found: found[1] * (1 + (found[1] == b'"')), content)
     layout, content = _layout(content, declared and declared[1].decode())
@@ -194,10 +199,14 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
         text = content.decode(name)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        likely = "utf-16-le" if b"\0" in content[:100] else "cp1252"
+        way_out = "Pass --encoding cp1252 (encoding='cp1252') for a file of Windows in a Western "
+        way_out += "language; others have cp1250, cp1251, shift_jis or gb18030."
+        if b"\0" in content[:100]:
+            way_out = "Pass --encoding utf-16-le (encoding='utf-16-le')."
+        elif encoding:
+            way_out = "Pass another encoding."
         raise ValueError(
-            f"{path}, line {line}: cannot be read ({error}). Pass --encoding {likely} "
-            f"(encoding={likely!r}) if it comes from such a program, or save it as text in UTF-8."
+            f"{path}, line {line}: cannot be read ({error}). {way_out} Or save it as text in UTF-8."
         ) from error
     return content if is_utf8 else text.removeprefix("\ufeff").encode()
 

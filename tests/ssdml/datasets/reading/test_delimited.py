@@ -245,6 +245,28 @@ def test_headers_repeated_by_files_below_each_other_are_left_out(read, mark):
     assert table.place(2) == "line 5"
 
 
+RULE = "+-----+-------+\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  a  | label \n-----+-------\n 1.5 | x\n   2 | y z\n(2 rows)\n\n",  # psql
+        f"{RULE}| a   | label |\n{RULE}| 1.5 | x     |\n|   2 | y z   |\n{RULE}"
+        "2 rows in set (0.00 sec)\n",
+    ],
+    ids=["psql", "mysql"],
+)
+def test_tables_as_databases_print_them_are_read(read, text):
+    table = read(text)
+    cells = {name: [cell.strip() for cell in found] for name, found in columns(table).items()}
+    assert cells == {"a": ["1.5", "2"], "label": ["x", "y z"]}
+    assert (
+        table.place(0)
+        == f"line {text.splitlines().index(next(r for r in text.splitlines() if '1.5' in r)) + 1}"
+    )
+
+
 def test_the_rule_below_a_header_of_markdown_is_no_row(read):
     table = read("| a | label |\n|--:|:---|\n| 1 | x |\n| 2 | |\n")
     assert {name.strip(): cells for name, cells in columns(table).items() if name.strip()} == {
@@ -303,6 +325,8 @@ def test_text_of_another_encoding_is_named(read):
     assert columns(read(text, encoding="cp1252"))["label"] == ["größe"]
     with pytest.raises(ValueError, match=r"encoding must be one .*got 'latin-99'"):
         read(text, encoding="latin-99")
+    with pytest.raises(ValueError, match=r"can't decode.*Pass another encoding\."):
+        read(text, encoding="ascii")
     with pytest.raises(ValueError, match=r"zero byte.*Pass --encoding utf-16-le"):
         read("a,b\n1,x\n".encode("utf-16-le"))
 
