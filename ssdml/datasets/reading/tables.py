@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -276,8 +277,8 @@ def _lists_in(content: Any) -> list[list[Any]]:
 def _annotated(row: Any) -> Any:
     """Return what an annotation tool writes about a sample as columns; other rows unchanged.
 
-    The choices of a task of Label Studio, and the responses of Argilla, are columns. Prodigy's are
-    the label, where accepted.
+    The choices of a task of Label Studio, the responses of Argilla and the classifications of
+    Labelbox are columns. Prodigy's are the label, where accepted.
     """
     if not isinstance(row, dict):
         return row
@@ -288,6 +289,12 @@ def _annotated(row: Any) -> Any:
     if isinstance(fields, dict) and isinstance(responses, dict):  # of Argilla
         answers = {n: _answers(given) for n, given in responses.items()}
         return {"id": row.get("id")} | fields | (row.get("vectors") or {}) | answers
+    if isinstance(row.get("data_row"), dict) and isinstance(row.get("projects"), dict):
+        return _of_labelbox(row["data_row"], row["projects"])
+    if "custom_id" in row and isinstance(row.get("response"), dict):  # a batch of OpenAI
+        with suppress(KeyError, TypeError, IndexError):
+            [found] = row["response"]["body"]["data"]
+            return {"id": row["custom_id"], "embedding": found["embedding"]}
     data, annotations = row.get("data"), row.get("annotations")
     if not isinstance(data, dict) or not isinstance(annotations, list):
         return row
@@ -301,6 +308,19 @@ def _annotated(row: Any) -> Any:
                 found = choices.setdefault(str(result["from_name"]), [])
                 found += [choice for choice in given if choice not in found]
     return data | {n: found[0] if len(found) == 1 else found for n, found in choices.items()}
+
+
+def _of_labelbox(sample: dict[str, Any], projects: dict[str, Any]) -> dict[str, Any]:
+    """Return a sample of Labelbox with its classifications; lists if annotators differ."""
+    answers: dict[str, list[Any]] = {}
+    with suppress(KeyError, TypeError, AttributeError):  # of objects, texts
+        for label in chain.from_iterable(project["labels"] for project in projects.values()):
+            for found in label["annotations"]["classifications"]:
+                given = found.get("checklist_answers", [found.get("radio_answer")])
+                known = answers.setdefault(found["name"], [])
+                known += [a["name"] for a in given if a and a["name"] not in known]
+    named = {"id": sample.get("external_id") or sample.get("id"), "content": sample.get("row_data")}
+    return named | {n: found[0] if len(found) == 1 else found for n, found in answers.items()}
 
 
 def _answers(given: Any) -> Any:

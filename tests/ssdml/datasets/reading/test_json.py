@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from ssdml.datasets.loading import read_dataset
@@ -80,6 +81,38 @@ def test_responses_of_argilla_are_labels(tmp_path):
     path.write_text(json.dumps([record(0, "pos", "neg"), record(1, "neg")]))
     with pytest.raises(ValueError, match=r"row 0, column 'label': .* must be one label"):
         read_dataset(path, Choice(texts=True))
+
+
+def test_classifications_of_labelbox_are_labels(tmp_path):
+    def row(i, *answers):
+        found = [{"name": "kind", "radio_answer": {"name": answer}} for answer in answers]
+        labels = [{"annotations": {"objects": [], "classifications": found}}] if found else []
+        sample = {"id": f"c{i}", "external_id": f"{i}.txt", "row_data": f"this is text {i}"}
+        return json.dumps({"data_row": sample, "projects": {"p": {"labels": labels}}})
+
+    path = tmp_path / "t.ndjson"
+    path.write_text("\n".join([row(0, "pos"), row(1), row(2, "neg", "neg"), row(3, "pos")]))
+    data = read_dataset(path, Choice())
+    assert data.y.tolist() == [1, -1, 0, 1]
+    assert data.texts.tolist() == [f"this is text {i}" for i in range(4)]
+    path.write_text("\n".join([row(0, "pos"), row(1, "neg"), row(2, "neg", "pos")]))
+    with pytest.raises(ValueError, match=r"line 3, column 'kind': .* must be one label"):
+        read_dataset(path, Choice(label="kind"))
+
+
+def test_embeddings_in_answers_of_openai_are_features(tmp_path):
+    vectors = [[0.5, i / 7] for i in range(5)]
+    rows = [
+        {
+            "custom_id": f"s{i}",
+            "response": {"status_code": 200, "body": {"data": [{"embedding": vector}]}},
+        }
+        for i, vector in enumerate(vectors)
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data = read_dataset(tmp_path / "t.jsonl", Choice(needs_label=False))
+    np.testing.assert_allclose(data.X, vectors)
+    assert data.ids.tolist() == [f"s{i}" for i in range(5)]
 
 
 @pytest.mark.parametrize("write", [json.dumps, str], ids=["JSON", "Python"])
