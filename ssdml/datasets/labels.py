@@ -23,6 +23,11 @@ MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not app
 MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
 MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
 MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # in brackets, for instance
+MAY_BE_MARKS |= {"#div/0!", "#name?", "#null!", "#num!", "#ref!", "#value!"}  # errors of Excel
+MAY_BE_MARKS |= {"k. a.", "k.a.", "keine angabe", "leer", "unbekannt", "inconnu", "vide", "n.c."}
+MAY_BE_MARKS |= {"desconocido", "en blanco", "sin datos", "s/d", "sconosciuto", "vuoto", "onbekend"}
+MAY_BE_MARKS |= {"desconhecido", "okänd", "nieznane", "неизвестно", "未知", "不明", "미상"}
+MISSING_NUMBER = re.compile(r"-9{2,6}")
 FIRST_ROWS = 1000
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&]\s*")  # several labels
@@ -135,7 +140,9 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
     marks = [
         name
         for name in names
-        if _as_mark(name) in MAY_BE_MARKS or (name.isascii() and not any(map(str.isalnum, name)))
+        if _as_mark(name) in MAY_BE_MARKS
+        or MISSING_NUMBER.fullmatch(name)
+        or (name.isascii() and not any(map(str.isalnum, name)))
     ]
     if marks:
         doubts.append(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from scipy.special import gammaln
 
-from ssdml.datasets.reading.table import LABEL_NAMES, MISSING, Table, folded
+from ssdml.datasets.reading.table import LABEL_NAMES, MISSING, TRUTH, Table, folded
 from ssdml.utils.files import parse_json
 from ssdml.utils.typing import Array, Floats, Mask
 
@@ -25,10 +25,14 @@ SIGNS = rf"^[-+\x{{2212}}]?[$€£¥₹]?\s*[-+\x{{2212}}]?{SIGNS}\s*[%‰$€£
 # Quantities with a unit, times and durations.
 SIGNS += r"|^[-+<>~]?\s*(\d+[.,]\d+\s*|\d+\s+)[^\s\d]{1,6}$|^\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?$"
 SIGNS += r"|^[<>~]\s*\d+([.,]\d+)?$|^0[xX][0-9a-fA-F]{1,8}$|^[-+]?(\d+\.?\d*|\.\d+)[dD][-+]?\d+$"
-SIGNS += r"|^[-+]?\d+/\d+$|^\([-+.\de]+j\)$"  # fractions, complex numbers
+SIGNS += r"|^[-+]?\d+/\d+$|^\([-+.\de]+j\)$|^\([.,\d]+\)$"  # fractions, complex, below zero
 SIGNS += r"|^[-+]?\p{Nd}+([.,\x{ff0e}\x{66b}]\p{Nd}+)?$"  # digits of other scripts
 OBJECT = r"""(?s)^\{\s*["'].*\}$"""  # of JSON or Python
-CODE = r"^0\d{3,}$"  # but hours and months may be 07
+IGNORE = "Correct the file, or leave the column out: --ignore {0} (ignore=[{0}])."
+CODE = r"^(0\d{3,}|\+\d{8,})$"  # of phones, too; but hours and months may be 07
+DOTS = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"
+ABSENT = re.compile("-?9{2,6}")  # written for a missing value
+LEAST_GAP = 10
 LARGEST = 2**53  # beyond it, floats are no longer exact integers
 LARGEST_KEY = 2**64
 TIMES = ((1e9, 2e9), (1e12, 2e12))  # 2001 to 2033, in seconds or milliseconds since 1970
@@ -64,10 +68,15 @@ class Cells:
     table : Table
     apart : collection of str
         Columns that do not decide about decimal commas.
+    model : str, optional
+        Whose features the columns are, so that none can be left out.
     """
 
-    def __init__(self, table: Table, apart: Collection[str] = ()) -> None:
+    def __init__(self, table: Table, apart: Collection[str] = (), model: str | None = None) -> None:
         self.table, self.decimal_commas = table, False
+        self.way_out = (
+            IGNORE if model is None else f"{{}} is a feature of {model}; correct the file."
+        )
         self._columns = {name: _plain(table.columns[name]) for name in table.columns.column_names}
         self._numbers: dict[str, Numbers] = {}
         names = [n for n, column in self._columns.items() if n not in apart and is_text(column)]
@@ -109,13 +118,13 @@ class Cells:
             self.refuse(name, int(better.argmax()), "has a comma before thousands or decimals")
         return True
 
-    def refuse(self, name: str, row: int, problem: str) -> NoReturn:
+    def refuse(self, name: str, row: int, problem: str, way_out: str | None = None) -> NoReturn:
         """Raise ValueError for a cell."""
         cell = self._columns[name][row].as_py()
         shown = "an empty cell" if cell is None or cell == "" else repr(str(cell)[:40])
         raise ValueError(
             f"{self.table.path}, {self.table.place(row)}, column {name!r}: {shown} {problem}. "
-            f"Correct the file, or leave the column out: --ignore {name!r} (ignore=[{name!r}])."
+            + (way_out or self.way_out.format(repr(name)))
         )
 
     def kind(self, name: str) -> str:
@@ -129,7 +138,7 @@ class Cells:
         if is_text(column):
             return self._kind_of_text(name)
         if any(test(kind) for test in (types.is_boolean, types.is_integer, types.is_floating)):
-            return "number"
+            return "empty" if self.numbers(name).missing.all() else "number"
         if types.is_decimal(kind):
             return "number"
         if types.is_temporal(kind):
@@ -262,13 +271,15 @@ class Cells:
         as postal codes, are no numbers either, nor are times since 1970.
         """
         if is_text(self._columns[name]) and _match(self._columns[name], CODE).any():
-            return "digits with leading zeros, like codes"
+            return "digits with leading zeros or a plus, like codes"
         values = self.numbers(name).values
         n = len(values)
         if n > 1 and any(((low < values) & (values < high)).all() for low, high in TIMES):
             return "numbers of ten or more digits that count from 1970, like times"
         if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
             return None
+        if n > 1 and _are_dates(values):
+            return "numbers that are dates, such as 20240131"
         if 2 * (np.abs(values) >= LARGEST).sum() > n and self._are_keys(name):
             return "integers of 16 or more digits, like ids"
         if len(np.unique(values)) < n:
@@ -291,6 +302,22 @@ class Cells:
             _match(self._columns[name], DIGITS).mean() > 0.5
         )
 
+    def doubt(self, name: str) -> str | None:
+        """Tell what numbers of a feature may mean otherwise; None for plain ones."""
+        values, column = self.numbers(name).values, self._columns[name]
+        dots = self.table.separator == ";" and not self.decimal_commas
+        if dots and is_text(column) and _match(column, DOTS).all():
+            cell = column[0].as_py()
+            return f"{cell!r} is read as {values[0]:g}; if dots separate thousands, remove them"
+        for extreme in (values.min(), values.max()):
+            if not ABSENT.fullmatch(f"{extreme:g}") or (values == extreme).all():
+                continue
+            others = values[values != extreme]
+            gap = np.abs(others - extreme).min()
+            if extreme < 0 <= others.min() or gap > max(np.abs(others).max(), LEAST_GAP):
+                return f"{extreme:g} is a number; if it means a missing value, replace it"
+        return None
+
     def is_ordered(self, name: str) -> bool:
         """Whether a column of numbers is sorted, which independent rows would hardly be.
 
@@ -311,6 +338,13 @@ class Cells:
         return len(values) > 1 and bool((values == values[0]).all())
 
 
+def _are_dates(values: Floats) -> bool:
+    """Whether all numbers are of the form 20240131, of 1900 to 2099."""
+    years, months, days = values // 10_000, values // 100 % 100, values % 100
+    ranges = ((years, 1900, 2099), (months, 1, 12), (days, 1, 31))
+    return all(bool(((low <= part) & (part <= high)).all()) for part, low, high in ranges)
+
+
 def is_text(column: pa.ChunkedArray) -> bool:
     """Whether a column holds strings."""
     import pyarrow as pa
@@ -324,9 +358,16 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks])
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+        if pa.types.is_string_view(kind):  # whose codes Arrow does not cast
+            texts = (
+                chunk.dictionary.cast(pa.large_string()).take(chunk.indices)
+                for chunk in column.chunks
+            )
+            return pa.chunked_array(texts, pa.large_string())
+    return column.cast(pa.large_string() if pa.types.is_string_view(kind) else kind)
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:
@@ -367,10 +408,12 @@ def _numbers_of_text(column: pa.ChunkedArray, *, comma: bool) -> Numbers:
         return Numbers(values, np.isnan(values), np.zeros(len(values), bool))
     cells = pc.utf8_lower(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
     missing = _mask(pc.is_in(cells, pa.array(MISSING, cells.type)))
-    logical = _mask(pc.is_in(cells, pa.array(("true", "false"), cells.type)))
-    if logical.any() and (logical | missing).all():
-        values = np.where(missing, np.nan, _mask(pc.equal(cells, "true")))
-        return Numbers(values, missing, np.zeros(len(values), bool))
+    true, false = (
+        _mask(pc.is_in(cells, pa.array(words, cells.type)))
+        for words in (list(TRUTH), list(TRUTH.values()))
+    )
+    if (true | false).any() and (true | false | missing).all():
+        return Numbers(np.where(missing, np.nan, true), missing, np.zeros(len(true), bool))
     right = _mask(pc.match_substring_regex(cells, COMMA if comma else POINT)) & ~missing
     if comma:
         right &= _mask(pc.match_substring_regex(cells, r"\d"))

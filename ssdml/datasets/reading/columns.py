@@ -14,7 +14,7 @@ import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.delimited import ONE_COLUMN
-from ssdml.datasets.reading.samples import CONTENT, choose_samples
+from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import (
     ID_NAMES,
@@ -25,7 +25,7 @@ from ssdml.datasets.reading.table import (
     folded,
 )
 
-INDEX = re.compile(r"unnamed: 0|__index_level_\d+__|level_\d+")  # as pandas names an index
+INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
@@ -33,6 +33,7 @@ ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 WORDS = 3  # of a text, on average
 IS_ID = "its name is that of an id"
+NO_NUMBERS = [f"it holds {CONTENT[kind]}" for kind in ("text", "date", "other")]
 PLURALS = {IS_ID: "their names are those of ids"}
 
 
@@ -273,7 +274,8 @@ class Chooser:
             if self.kinds[n] == "text" and self._repeats(n) and not self.has_words(n)
         ]
         integers = [n for n in free if self.kinds[n] == "number" and self._are_codes(n)]
-        last = self.names[-1]
+        others = {*self.roles.left_out, *filter(self._names_rows, free)}
+        last = next((n for n in reversed(self.names) if n not in others), None)
         if not alike and (len(texts) == 1 or last in texts):
             label = texts[0] if len(texts) == 1 else last
         elif not alike and not texts and len(integers) == 1:
@@ -285,6 +287,10 @@ class Chooser:
             "are elsewhere, pass --label NAME (label='NAME')"
         )
         return label
+
+    def _names_rows(self, name: str) -> bool:
+        """Whether a column holds short texts that are all distinct."""
+        return self.kinds[name] == "text" and self.is_distinct(name) and not self.has_words(name)
 
     def _varies(self, name: str) -> bool:
         """Whether cells of a column differ, or some are missing."""
@@ -356,7 +362,7 @@ class Chooser:
             texts = [
                 n
                 for n in self.free("text")
-                if self.is_distinct(n) and not self.has_words(n) and not self.cells.has_signs(n)
+                if self._names_rows(n) and not self.cells.has_signs(n) and folded(n) not in VECTORS
                 if not self.cells.may_be_vectors(n)
             ]
             roles.id = next(iter(texts), None)
@@ -388,10 +394,12 @@ class Chooser:
                     example := self.cells.example(names[0])
                 ):
                     why += f" such as {example}"
-            self.roles.doubts.append(
-                f"{what}, as {why}; to decide otherwise, name the features: --features A,B "
-                "(features=['A', 'B'])"
+            way_out = (
+                f"to use {'them' if len(names) > 1 else 'it'}, write numbers"
+                if reason in NO_NUMBERS
+                else "to decide otherwise, name the features: --features A,B (features=['A', 'B'])"
             )
+            self.roles.doubts.append(f"{what}, as {why}; {way_out}")
 
     def _rest(self) -> None:
         """Leave out the columns that are nothing."""

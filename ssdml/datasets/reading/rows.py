@@ -18,14 +18,14 @@ from ssdml.datasets.reading.cells import Cells, is_text
 from ssdml.datasets.reading.columns import Choice, Roles, choose_columns, is_added
 from ssdml.datasets.reading.image_folders import as_relative, find_images, images_of, stack_images
 from ssdml.datasets.reading.summary import Summary, counted, listed
-from ssdml.datasets.reading.table import SPLITS, Table, folded, unnested
+from ssdml.datasets.reading.table import SPLITS, TRUTH, Table, folded, unnested
 from ssdml.utils.files import check_inside, check_memory, check_names, parse_json
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
 
 LAST = 5  # rows, in which totals may be
 TOTALS = ("total", "totals", "grand total", "subtotal", "sum", "mean", "average", "avg", "median")
-TRUE = ("true", "1", "1.0", "yes")
+TRUE, FALSE = {*TRUTH, "1", "1.0", "yes"}, {*TRUTH.values(), "0", "0.0", "no", ""}
 
 
 def read_rows(table: Table, choice: Choice) -> RawItems:
@@ -52,7 +52,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
     names = table.columns.column_names
     apart = (choice.label, choice.text, choice.id, *choice.ignore)
     apart += tuple(name for name in names if is_added(name, names))
-    cells = Cells(table, apart=[name for name in apart if name is not None])
+    cells = Cells(table, [name for name in apart if name is not None], choice.model)
     roles = choose_columns(cells, choice)
     summary = Summary(f"{table.path}", left_out=roles.left_out, doubts=roles.doubts)
     summary.doubts += table.doubts
@@ -71,7 +71,8 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         summary.facts["labels"] = f"column {roles.label!r}"
     ids = None
     if roles.id is not None:
-        ids = np.array(cells[roles.id].to_pylist(), dtype=object)
+        named = cells.texts if is_text(cells[roles.id]) else lambda n: cells[n].to_pylist()
+        ids = np.array(named(roles.id), dtype=object)
         summary.facts["ids"] = f"column {roles.id!r}"
         _doubt_totals(cells, roles, summary)
     test, gallery = _split(cells, roles, summary)
@@ -115,7 +116,13 @@ def _features(cells: Cells, roles: Roles, summary: Summary) -> Array:
     )
     if roles.constant:
         summary.facts["constant columns"] = f"{listed(roles.constant)} (no effect)"
-    return np.stack([cells.feature(name) for name in roles.features], axis=1)
+    features = np.stack([cells.feature(name) for name in roles.features], axis=1)
+    doubts: dict[str, list[str]] = {}
+    for name in roles.features:
+        if doubt := cells.doubt(name):
+            doubts.setdefault(doubt, []).append(name)
+    summary.doubts += [f"in column {listed(names)}, {doubt}" for doubt, names in doubts.items()]
+    return features
 
 
 def _texts(cells: Cells, roles: Roles) -> npt.NDArray[np.object_] | None:
@@ -137,7 +144,11 @@ def _labels(cells: Cells, roles: Roles, summary: Summary) -> Array:
     column = cells[roles.label]
     given = column.to_pylist()
     if roles.is_new is not None:
-        is_new = [folded(cell) in TRUE for cell in cells.texts(roles.is_new)]
+        marks = [folded(cell or "") for cell in cells.texts(roles.is_new)]
+        odd = next((row for row, mark in enumerate(marks) if mark not in TRUE | FALSE), None)
+        if odd is not None:
+            cells.refuse(roles.is_new, odd, "must be true or false", "Correct the file.")
+        is_new = [mark in TRUE for mark in marks]
         given = [None if new else label for new, label in zip(is_new, given, strict=True)]
         summary.facts["labels"] += (
             f", without {counted(sum(is_new), 'prediction')} of an earlier `ssdml label` (to keep "

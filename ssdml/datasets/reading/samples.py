@@ -235,11 +235,13 @@ def _texts(chooser: Chooser) -> None:
                     "Copy them there, or write their paths from there.",
                 )
             wanted = "texts" if chooser.choice.texts else "numbers or of texts"
+            name_features = "Name features with --features A,B (features=['A', 'B'])"
+            if not {"number", "vector"} & {chooser.kinds.get(n) for n in held}:
+                name_features = "Write numbers in their place"
             chooser.ask(
                 f"must have columns of {wanted} besides the label"
                 + (f"; {listed(held)} cannot be used" if held else ""),
-                "Name features with --features A,B (features=['A', 'B']), or texts with "
-                "--text NAME (text='NAME').",
+                f"{name_features}, or name texts with --text NAME (text='NAME').",
             )
         if len(wordy) > 1:
             chooser.ask(

@@ -51,6 +51,9 @@ SPLITS = {
 }
 NO_HEADER = "no header: the columns are called 1, 2, ..."
 MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?")
+TRUTH = {"true": "false", "wahr": "falsch", "vrai": "faux", "verdadero": "falso", "vero": "falso"}
+TRUTH |= {"verdadeiro": "falso", "waar": "onwaar", "prawda": "fałsz", "sant": "falskt"}
+TRUTH |= {"истина": "ложь", "tosi": "epätosi", "igaz": "hamis"}  # as Excel writes true and false
 ORANGE_TYPES = {"continuous", "numeric", "discrete", "categorical", "string", "time"}
 ORANGE_FLAGS = {"", "class", "meta", "ignore", "weight"}
 ORANGE_MARK = re.compile(r"(?P<flags>[cmiw]?[CDSTN]|[cmiw])#(?P<name>.+)")

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from ssdml.datasets import load_dataset
@@ -163,9 +164,43 @@ def test_numbers_of_every_type_are_features(tmp_path, frame):
     assert_features(load_dataset(path), frame.astype(dict.fromkeys(names, float)), *names)
 
 
+def test_categories_of_polars_are_texts(tmp_path):
+    texts = pa.array(["x", "y"], pa.string_view())  # which Arrow writes to no .parquet
+    label = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 20, pa.uint8()), texts)
+    table = pa.table({"a": np.sin(np.arange(N)), "label": label})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
+        file.write_table(table)
+    assert load_dataset(tmp_path / "t.arrow").class_names == ("x", "y")
+
+
 def test_logical_texts_are_features(tmp_path):
-    (tmp_path / "t.csv").write_text("a,b,label\nTrue,0.5,x\nfalse,0.25,y\n")
-    np.testing.assert_array_equal(load_dataset(tmp_path / "t.csv").X, [[1, 0.5], [0, 0.25]])
+    for true, false in (("True", "false"), ("WAHR", "FALSCH"), ("vrai", "FAUX")):
+        (tmp_path / "t.csv").write_text(f"a,b,label\n{true},0.5,x\n{false},0.25,y\n")
+        np.testing.assert_array_equal(load_dataset(tmp_path / "t.csv").X, [[1, 0.5], [0, 0.25]])
+
+
+@pytest.mark.parametrize(
+    ("mark", "others", "is_told"),
+    [
+        (-999, SMALL, True),
+        (99, SMALL, True),
+        (-9999, SMALL + 0.5, True),
+        (99, 80 + SMALL, False),
+        (-99, -SMALL, True),
+    ],
+)
+def test_numbers_that_may_mean_missing_are_told(tmp_path, mark, others, is_told):
+    data = read_dataset(written(tmp_path / "t.csv", np.where(SMALL == 3, mark, others)), Choice())
+    told = f"in column b, {mark} is a number; if it means a missing value, replace it"
+    assert data.summary.doubts == [told] * is_told
+
+
+def test_dots_that_may_separate_thousands_are_told(tmp_path):
+    lines = [f"{i % 5};{i % 7 + 1}.{i:03d};{'xy'[i % 2]}\n" for i in range(N)]
+    (tmp_path / "t.csv").write_text("".join(["a;b;label\n", *lines]))
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    [doubt] = data.summary.doubts
+    assert "'1.000' is read as 1; if dots separate thousands, remove them" in doubt
 
 
 def test_labels_with_commas_before_thousands_are_texts(tmp_path, frame):

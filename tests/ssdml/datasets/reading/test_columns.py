@@ -10,6 +10,7 @@ from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.summary import ReadingWarning
+from ssdml.datasets.writing import write_rows
 from tests.tables import N, assert_features
 
 
@@ -32,7 +33,7 @@ def test_index_gives_the_ids(read, frame):
     "form",
     [
         *("{}%", "${}.50", "1 {:03d}", "1'{:03d}", "\u2212{}.5", "0x{:x}", "{}.0D+00"),
-        *("{} \u20ac", "\uff11.{}", "\u0663{}"),
+        *("{} \u20ac", "\uff11.{}", "\u0663{}", "({}.50)"),
     ],
 )
 def test_numbers_with_signs_are_no_ids(tmp_path, frame, form):
@@ -41,6 +42,7 @@ def test_numbers_with_signs_are_no_ids(tmp_path, frame, form):
     assert data.ids is None
     [doubt] = data.summary.doubts
     assert doubt.startswith("column 'sold' is not a feature, as it holds text such as")
+    assert doubt.endswith("to use it, write numbers")
     with pytest.raises(ValueError, match=r"line 2, column 'sold': .* must be a number\."):
         read_dataset(tmp_path / "t.csv", Choice(features=("sold",)))
 
@@ -87,10 +89,20 @@ def test_index_may_be_the_label_or_the_text(tmp_path, frame):
 def test_digits_with_leading_zeros_are_no_numbers(tmp_path, frame):
     codes = np.array(["01067", "10115", "80331"])[np.arange(N) % 3]
     months = np.array(["01", "02", "12"])[np.arange(N) % 3]
-    frame.assign(code=codes, month=months).to_csv(tmp_path / "t.csv", index=False)
-    with pytest.warns(ReadingWarning, match="'code' is not a feature, .* leading zeros"):
+    phones = [f"+4930{i % 20:07d}" for i in range(N)]
+    frame = frame.assign(code=codes, month=months, phone=phones)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.warns(ReadingWarning, match="'code', 'phone' are not features, .* leading zeros"):
         data = load_dataset(tmp_path / "t.csv")
     assert data.columns == ("p", "q", "month")
+
+
+def test_dates_in_digits_are_no_features(read, frame, rng):
+    days = pd.Timestamp("2023-12-01") + pd.to_timedelta(rng.integers(90, size=N), "D")
+    data = read(frame.assign(day=days.strftime("%Y%m%d").astype(int)))
+    assert_features(data, frame, "p", "q")
+    assert "'day' is not a feature, as it holds numbers that are dates" in str(data.summary)
+    assert "day" in read(frame.assign(day=20231301 + rng.integers(90, size=N))).columns
 
 
 @pytest.mark.parametrize("levels", [(8, 5), (2, 4, 5)])
@@ -413,3 +425,25 @@ def test_images_that_are_elsewhere_are_told(tmp_path):
     (tmp_path / "t.csv").write_text("image,label\n/data/upload/1.jpg,a\n/data/upload/2.jpg,b\n")
     with pytest.raises(ValueError, match=r"'image' names images that are not in .*upload/1\.jpg'"):
         load_dataset(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_embeddings_that_are_no_vectors_are_told(tmp_path, frame, suffix):
+    path = tmp_path / f"t{suffix}"
+    cells = [f"J6BJP/AWWD8s{i}==" for i in range(N)]
+    frame = frame.assign(embedding=cells if suffix == ".csv" else [c.encode() for c in cells])
+    write_rows(path, frame.to_dict("list"))
+    data = read_dataset(path, Choice())
+    assert data.ids is None
+    assert "column 'embedding' is not a feature, as it holds" in str(data.summary)
+    write_rows(path, frame[["embedding", "label"]].to_dict("list"))
+    with pytest.raises(ValueError, match=r"embedding cannot be used; .* Write numbers in their"):
+        read_dataset(path, Choice())
+
+
+def test_columns_without_numbers_are_empty(tmp_path):
+    rows = [f'{{"a": {i / 7}, "b": NaN, "label": "{"xy"[i % 2]}"}}' for i in range(4)]
+    (tmp_path / "t.jsonl").write_text("\n".join(rows))
+    data = read_dataset(tmp_path / "t.jsonl", Choice())
+    assert data.columns == ("a",)
+    assert data.summary.left_out == {"b": "nothing"}

@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from ssdml.datasets import load_dataset
+from ssdml.datasets.loading import read_dataset
+from ssdml.datasets.reading.columns import Choice
 from tests.tables import N, assert_features
 
 
@@ -44,6 +46,18 @@ def test_label_is_guessed_with_a_doubt(read, frame):
     codes = frame.assign(label=np.arange(N) % 3).rename(columns={"label": "animal"})
     assert "the labels are taken from column 'animal'" in str(read(codes).summary)
     assert not read(codes, label="animal").summary.doubts
+
+
+def test_last_column_before_ids_and_predictions_is_guessed(tmp_path, frame):
+    frame = frame.rename(columns={"label": "kind"}).assign(city=["Ulm", "Bonn"] * 20)
+    frame = frame[["city", "p", "q", "kind"]].assign(customer=[f"n{i}" for i in range(N)])
+    frame.set_index("customer").to_parquet(tmp_path / "t.parquet")  # which has the index last
+    added = {"confidence": 0.5, "is_new_label": False, "runner_up": "z", "map_x": 1, "map_y": 2}
+    frame.assign(**added).to_csv(tmp_path / "t.csv")
+    for name in ("t.parquet", "t.csv"):
+        data = read_dataset(tmp_path / name, Choice())
+        assert data.class_names == ("cat", "dog", "eel")
+        assert "the labels are taken from column 'kind'" in str(data.summary)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +122,10 @@ def test_marks_of_no_label_are_told(read, frame, mark):
     assert f"20 of 40 samples are unlabeled, marked {mark!r}" in str(data.summary)
 
 
-@pytest.mark.parametrize("mark", ["-", "...", "n.a.", "TBD", "(blank)", "Not labeled", "_no_label"])
+@pytest.mark.parametrize(
+    "mark",
+    ["-", "-999", "(Leer)", "...", "n.a.", "TBD", "(blank)", "Not labeled", "_no_label", "#NAME?"],
+)
 def test_classes_that_may_be_marks_are_told(read, frame, mark):
     data = read(frame.assign(label=frame["label"].replace("", mark)))
     assert f"{mark!r} counts as a class; if it means no label, pass --no-label {mark!r}" in str(
@@ -219,3 +236,14 @@ def test_predictions_of_an_earlier_run_are_no_labels_and_no_features(tmp_path, f
     assert data.class_names == ("dog",)  # row 1 of four; row 3 has no label
     np.testing.assert_array_equal(data.y, np.array([-1, 0, -1, -1] * 10))
     assert "without 20 predictions of an earlier `ssdml label`" in str(data.summary)
+
+
+@pytest.mark.parametrize(("true", "false"), [("WAHR", "FALSCH"), ("VRAI", "FAUX"), ("yes", "")])
+def test_marks_of_predictions_may_come_from_excel(tmp_path, frame, true, false):
+    added = {"confidence": 0.5, "runner_up": "z", "map_x": 1, "map_y": 2}
+    written = frame.assign(**added, is_new_label=[true, false] * 20)
+    written.to_csv(tmp_path / "t.csv", index=False)
+    np.testing.assert_array_equal(load_dataset(tmp_path / "t.csv").y, [-1, 0, -1, -1] * 10)
+    written.replace({true: "maybe"}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match=r"line 2, column 'is_new_label': 'maybe' must be true or"):
+        load_dataset(tmp_path / "t.csv")
