@@ -158,10 +158,10 @@ class AlternationTrainer(PartitionTrainer):
         if estimator.learn_from == "labeled":
             weights[self.labels == UNLABELED] = 0
         in_halves = self.losses is not None and self.losses.takes_halves
-        draw: Callable[..., Iterable[Indices]] = halves if in_halves else balanced_batches
+        draw: Callable[..., Iterable[Any]] = halves if in_halves else balanced_batches
         drawn = draw(classes, weights, estimator.batch_size, self._steps_of(number), rng)
         self._generator.manual_seed(int(rng.integers(2**31)))
-        for batch in drawn:
+        for batch in map(np.asarray, drawn):
             others = rng.choice(rows, estimator.consistency_ratio * len(batch))
             yield self._batch(batch, classes[batch], others)
 

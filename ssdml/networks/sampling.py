@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,12 @@ class Batches:
     size : int
         Rows per batch.
 
+    Notes
+    -----
+    Each batch is a list of int. Processes that train together draw the same batches from the same
+    seed: pass ``rng=rank`` for others on each, and ``use_distributed_sampler=False`` to Lightning's
+    trainer. accelerate deals out the batches of one seed; pass it ``even_batches=False``.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -139,8 +146,8 @@ class Batches:
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Indices]:
-        return (self._draw() for _ in range(self._count))
+    def __iter__(self) -> Iterator[list[int]]:
+        return (self._draw().tolist() for _ in range(self._count))
 
     @property
     def rows(self) -> Rows:
@@ -158,7 +165,7 @@ class Rows:
         return len(self._batches) * self._batches.size
 
     def __iter__(self) -> Iterator[int]:
-        return (int(row) for batch in self._batches for row in batch)
+        return (row for batch in self._batches for row in batch)
 
 
 def class_batches(
@@ -223,11 +230,7 @@ def class_batches(
     groups, weights = _groups("class_batches", classes, weights, count, n_classes, per_class, 1)
     n_classes, rng = min(n_classes, len(groups)), as_generator(rng, "rng", "class_batches")
 
-    def draw() -> Indices:
-        drawn = rng.permutation(len(groups))[:n_classes]
-        parts = [_shuffled(groups[c], weights, rng)[:per_class] for c in drawn]
-        return np.concatenate([np.resize(part, per_class) for part in parts])
-
+    draw = partial(_some_classes, groups, weights, n_classes, per_class, rng)
     return Batches(draw, count, n_classes * per_class)
 
 
@@ -279,16 +282,7 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
             f"{size}. Pass a smaller size."
         )
 
-    def draw() -> Indices:
-        parts, n_drawn = [], 0
-        for c in rng.permutation(len(groups)):
-            parts.append(rng.permutation(groups[c])[: size - n_drawn])
-            n_drawn += len(parts[-1])
-            if n_drawn == size:
-                break
-        return np.concatenate(parts)
-
-    return Batches(draw, count, size)
+    return Batches(partial(_whole_classes, groups, size, rng), count, size)
 
 
 def aligned_halves(
@@ -353,11 +347,7 @@ def aligned_halves(
     groups, weights = _groups("aligned_halves", classes, weights, count, n_classes, per_class, 2)
     n_classes, rng = min(n_classes, len(groups)), as_generator(rng, "rng", "aligned_halves")
 
-    def draw() -> Indices:
-        drawn = rng.permutation(len(groups))[:n_classes]
-        parts = [_two_parts(groups[c], per_class, weights, rng) for c in drawn]
-        return np.concatenate([half for halves in zip(*parts, strict=True) for half in halves])
-
+    draw = partial(_two_halves, groups, weights, n_classes, per_class, rng)
     return Batches(draw, count, 2 * n_classes * per_class)
 
 
@@ -407,6 +397,40 @@ def _checked_weights(weights: Any, n: int, who: str) -> Array:
             "that are not to be drawn."
         )
     return found
+
+
+def _some_classes(
+    groups: list[Indices],
+    weights: Array | None,
+    n_classes: int,
+    per_class: int,
+    rng: np.random.Generator,
+) -> Indices:
+    drawn = rng.permutation(len(groups))[:n_classes]
+    parts = [_shuffled(groups[c], weights, rng)[:per_class] for c in drawn]
+    return np.concatenate([np.resize(part, per_class) for part in parts])
+
+
+def _whole_classes(groups: list[Indices], size: int, rng: np.random.Generator) -> Indices:
+    parts, n_drawn = [], 0
+    for c in rng.permutation(len(groups)):
+        parts.append(rng.permutation(groups[c])[: size - n_drawn])
+        n_drawn += len(parts[-1])
+        if n_drawn == size:
+            break
+    return np.concatenate(parts)
+
+
+def _two_halves(
+    groups: list[Indices],
+    weights: Array | None,
+    n_classes: int,
+    per_class: int,
+    rng: np.random.Generator,
+) -> Indices:
+    drawn = rng.permutation(len(groups))[:n_classes]
+    parts = [_two_parts(groups[c], per_class, weights, rng) for c in drawn]
+    return np.concatenate([half for halves in zip(*parts, strict=True) for half in halves])
 
 
 def _shuffled(rows: Indices, weights: Array | None, rng: np.random.Generator) -> Indices:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -216,7 +218,7 @@ def test_each_half_has_ten_rows_of_thirteen_classes(rng):
     """Two draws of n = 130 rows, as Chen et al. (2021) take them."""
     classes = np.repeat(np.arange(20), 24)
     for rows in aligned_halves(classes, 5, rng):
-        first, second = rows.reshape(2, -1)
+        first, second = np.reshape(rows, (2, -1))
         assert first.shape == (130,)
         np.testing.assert_array_equal(classes[first], classes[second])
         assert len(np.unique(rows)) == 260
@@ -227,7 +229,7 @@ def test_each_half_has_ten_rows_of_thirteen_classes(rng):
 def test_small_classes_repeat_rows_within_a_half(rng):
     classes = np.array([0, 0, 0, 1, 1, 2, -1, -1])
     for rows in aligned_halves(classes, 20, rng, n_classes=13, per_class=3):
-        first, second = rows.reshape(2, -1)
+        first, second = np.reshape(rows, (2, -1))
         assert len(first) == 2 * 3
         np.testing.assert_array_equal(classes[first], classes[second])
         assert set(first) & set(second) == set()
@@ -310,6 +312,15 @@ def test_a_data_loader_takes_batches_and_rows(name):
             for rows, labels in served:
                 assert torch.equal(classes[rows], labels)
                 assert len(labels) == 12
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_batches_are_lists_of_int_that_other_processes_load(name):
+    batches = MAKERS[name](NUMBERS, 0)
+    copy = pickle.loads(pickle.dumps(batches))
+    served = [*batches]
+    assert {type(row) for batch in served for row in batch} == {int}
+    assert [*copy] == served
 
 
 TOO_FEW = {
@@ -395,6 +406,15 @@ def test_batches_name_wrong_labels_and_numbers(name):
 def test_batches_name_wrong_weights(draw, weights, message):
     with pytest.raises(ValueError, match=f"^{draw.__name__}: {message}"):
         draw(NUMBERS, 1, 0, weights=weights)
+
+
+def test_errors_about_labels_name_the_argument():
+    for classes in (TensorDataset(torch.arange(3)), ["a", 1], ["a", ["b"]], np.array([b"\xff"])):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"^class_batches: classes must "
+        ) as raised:
+            class_batches(classes, 1, 0)
+        assert "y" not in str(raised.value).split()
 
 
 def test_size_of_a_batch_is_a_whole_number():
