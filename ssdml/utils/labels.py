@@ -74,13 +74,16 @@ def encode_labels(
     >>> encode_labels(["b", None, "a"], "who")[0]
     array([ 1, -1,  0])
     """
-    return encode_column(as_labels(y, who, name), who, unlabeled)
+    return encode_column(as_labels(y, who, name), who, unlabeled, name)
 
 
 def encode_column(
-    values: Array, who: str, unlabeled: Iterable[Any] | str | float = NO_LABEL
+    values: Array,
+    who: str,
+    unlabeled: Iterable[Any] | str | float = NO_LABEL,
+    name: str = "y",
 ) -> tuple[Ints, Array]:
-    """Encode a column as :func:`encode_partial_labels` does; ``who`` begins the errors.
+    """Encode a column as :func:`encode_partial_labels` does; ``who`` and ``name`` begin the errors.
 
     Examples
     --------
@@ -90,11 +93,11 @@ def encode_column(
     if values.dtype == object:
         missing = is_unlabeled(values, unlabeled)
         codes = np.full(len(values), UNLABELED, dtype=np.int64)
-        known = _of_one_kind(values[~missing], who)
+        known = _of_one_kind(values[~missing], who, name)
         try:
             classes, codes[~missing] = np.unique(known, return_inverse=True)
         except TypeError as error:  # no order
-            raise TypeError(not_names(known[0], who)) from error
+            raise TypeError(not_names(known[0], who, name)) from error
         return codes, classes
     distinct, places = np.unique(values, return_inverse=True)
     known = ~is_unlabeled(distinct, unlabeled)
@@ -141,7 +144,7 @@ def _as_text(label: Any) -> str:
     return whole[1] if whole else text
 
 
-def as_column(y: Any, who: str) -> Array:
+def as_column(y: Any, who: str, name: str = "y") -> Array:
     """Return labels in an array that keeps their types; masked entries become None.
 
     ``who`` begins the error for several labels per row.
@@ -162,14 +165,14 @@ def as_column(y: Any, who: str) -> Array:
     elif isinstance(y, list | tuple):
         values = _of_list(y)
     else:
-        values = as_array(without_tensor(y, who, "y"), who, "y")
+        values = as_array(without_tensor(y, who, name), who, name)
     if values.dtype.kind == "S":
         try:
             values = np.char.decode(values, "utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{who}: y must hold text in UTF-8 where it holds bytes; got {error.object!r}. "
-                "Decode them: numpy.char.decode(y, 'cp1252')."
+                f"{who}: {name} must hold text in UTF-8 where it holds bytes; got "
+                f"{error.object!r}. Decode them: numpy.char.decode({name}, 'cp1252')."
             ) from error
     elif values.dtype.kind == "T":
         values = values.astype(object)
@@ -177,8 +180,8 @@ def as_column(y: Any, who: str) -> Array:
         row = next((i for i, label in enumerate(values) if isinstance(label, SEVERAL)), None)
         if row is not None:
             raise TypeError(
-                f"{who}: y must hold one label per row; got {values[row]!r} in row {row}. Keep one "
-                "label of each row, or fit a model for each label."
+                f"{who}: {name} must hold one label per row; got {values[row]!r} in row {row}. "
+                "Keep one label of each row, or fit a model for each label."
             )
         values = np.fromiter(map(_plain, values), dtype=object, count=len(values))
     return values
@@ -194,7 +197,7 @@ def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False)
     >>> as_labels(["a", "b"], "who")
     array(['a', 'b'], dtype='<U1')
     """
-    column = as_column(y, who)
+    column = as_column(y, who, name)
     if column.ndim == 0:
         raise TypeError(
             f"{who}: {name} must be a list or an array of labels, one per row; got "
@@ -202,10 +205,10 @@ def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False)
         )
     is_column = column.ndim == 2 and column.shape[1] == 1
     if column.ndim != 1 and not (may_be_column and is_column):
-        of_indicators = "Keep one label of each row; of indicators, numpy.argmax(y, axis=1)."
+        of_indicators = f"Keep one label of each row; of indicators, numpy.argmax({name}, axis=1)."
         raise ValueError(
             f"{who}: {name} must have one dimension, one label per row; got shape {column.shape}. "
-            f"{'Pass numpy.ravel(y).' if is_column else of_indicators}"
+            f"{f'Pass numpy.ravel({name}).' if is_column else of_indicators}"
         )
     if column.dtype.kind == "u" and has_wrapped(column):
         warnings.warn(
@@ -275,13 +278,13 @@ def _of_list(y: list[Any] | tuple[Any, ...]) -> Array:
     return np.fromiter(y, dtype=object, count=len(y))
 
 
-def _of_one_kind(known: Array, who: str) -> Array:
+def _of_one_kind(known: Array, who: str, name: str) -> Array:
     kinds = {_kind(label) for label in known}
     if len(kinds) > 1:
+        found = ", ".join(sorted({type(label).__name__ for label in known}))
         raise TypeError(
-            f"{who}: y must hold labels of one kind, all strings, all numbers or all booleans; "
-            f"got {', '.join(sorted({type(label).__name__ for label in known}))}. Convert the "
-            "labels, such as by str(label)."
+            f"{who}: {name} must hold labels of one kind, all strings, all numbers or all "
+            f"booleans; got {found}. Convert the labels, such as by str(label)."
         )
     labels = [label.decode() if isinstance(label, bytes) else label for label in known.tolist()]
     if kinds == {float} and all(map(_is_whole, labels)):
@@ -296,10 +299,10 @@ def _is_whole(label: Any) -> bool:
     return bool(label == int(label))
 
 
-def not_names(label: Any, who: str) -> str:
+def not_names(label: Any, who: str, name: str = "y") -> str:
     """Say that a label of another type is none."""
     return (
-        f"{who}: y must hold names, whole numbers or booleans; got {label!r}, a "
+        f"{who}: {name} must hold names, whole numbers or booleans; got {label!r}, a "
         f"{type(label).__name__}. Pass text for it, such as str(label)."
     )
 

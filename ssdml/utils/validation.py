@@ -21,7 +21,7 @@ from ssdml.utils.typing import Array, Ints
 
 UNLABELED = -1
 VECTORS = (np.ndarray, list, tuple)  # a cell of a column of vectors
-CONVERSIONS = ("to_pandas", "toPandas", "to_numpy", "copy_to_host", "get")  # the last of CuPy
+CONVERSIONS = ("to_pandas", "toPandas", "to_df", "to_numpy", "copy_to_host", "get")  # last: CuPy
 
 T = TypeVar("T")
 
@@ -105,10 +105,15 @@ def check_cells(X: Any, who: str, name: str = "X") -> Any:
 
 
 def as_array(X: Any, who: str, name: str) -> npt.NDArray[Any]:
-    """Convert lists and arrays of other libraries, by ``__array__`` or else by DLPack."""
+    """Convert lists and arrays of other libraries, by ``__array__`` or else by DLPack.
+
+    Shorter numbers that NumPy lacks, such as bfloat16 of JAX, become float32.
+    """
     try:
         by_dlpack = hasattr(X, "__dlpack__") and not hasattr(X, "__array__")
-        return np.from_dlpack(X) if by_dlpack else np.asarray(X)
+        table = np.from_dlpack(X) if by_dlpack else np.asarray(X)
+        is_short = table.dtype.kind == "V" and np.can_cast(table.dtype, np.float32)
+        return table.astype(np.float32) if is_short else table
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
         if isinstance(X, Sequence):
             way_out = "Pad or drop others."
@@ -116,7 +121,8 @@ def as_array(X: Any, who: str, name: str) -> npt.NDArray[Any]:
                 f"{who}: {name} must have rows of one length; {error} {way_out}"
             ) from error
         raise TypeError(
-            f"{who}: {name} must be in main memory; got {type(X).__name__}. {_conversion(X, name)}"
+            f"{who}: {name} must be an array in main memory; got {type(X).__name__}. "
+            f"{_conversion(X, name, 'a NumPy array')}"
         ) from error
 
 
@@ -203,7 +209,9 @@ def _check_container(X: Any, who: str, name: str) -> None:
     if isinstance(X, str | bytes | PathLike):
         way_out = "Pass ssdml.datasets.load_dataset(path).X."
     elif isinstance(X, Mapping):
-        way_out = f"Pass {name}.data." if "data" in X else f"Pass pandas.DataFrame({name})."
+        table = f"pandas.DataFrame({name})"
+        table = f"{name}.to_dataframe()" if hasattr(X, "to_dataframe") else table  # xarray
+        way_out = f"Pass {name}.data." if "data" in X else f"Pass {table}."
     elif hasattr(X, "X") and hasattr(X, "y"):  # a data set
         way_out = f"Pass {name}.X, and its labels {name}.y."
     elif hasattr(X, "collect") and hasattr(X, "lazy"):

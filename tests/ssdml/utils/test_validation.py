@@ -186,10 +186,23 @@ class Relation:
         return pd.DataFrame(np.eye(2))
 
 
+class Variables(dict):
+    def to_dataframe(self):
+        return pd.DataFrame(np.eye(2))
+
+
 def test_lists_text_of_numbers_and_dlpack_are_arrays():
     for X in (np.eye(2), np.eye(2).tolist(), Foreign(np.eye(2))):
         np.testing.assert_array_equal(check_cells(X, "here"), np.eye(2))
     np.testing.assert_array_equal(check_rows(np.eye(2).astype(str), "here"), np.eye(2))
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_short_numbers_of_other_libraries_become_float32(name):
+    dtype = pytest.importorskip("ml_dtypes").__dict__[name]
+    rows = check_rows(np.eye(2, dtype=dtype), "here")
+    assert rows.dtype == np.float32
+    np.testing.assert_array_equal(rows, np.eye(2))
 
 
 @pytest.mark.parametrize(
@@ -202,8 +215,13 @@ def test_lists_text_of_numbers_and_dlpack_are_arrays():
         (np.zeros((2, 2), "M8[s]"), ValueError, "must hold numbers; it holds dates"),
         (np.zeros((2, 2), "m8[s]"), ValueError, "must hold numbers; it holds dates"),
         (np.eye(2) + 1j, ValueError, r"must hold real numbers; got dtype complex128.* X\.real"),
-        (OnGPU(np.eye(2)), TypeError, r"must be in main memory; got OnGPU\. Pass X\.get\(\)"),
+        (
+            OnGPU(np.eye(2)),
+            TypeError,
+            r"must be an array in main memory; got OnGPU\. Pass X\.get\(\)",
+        ),
         (Relation(), TypeError, r"must be an array or a table .*; got Relation.* X\.to_pandas\(\)"),
+        (Variables(), TypeError, r"must be an array or a table .*; got Var.* X\.to_dataframe\(\)"),
         (len, TypeError, "must be an array or a table .*; got builtin_.* Pass an array"),
     ],
 )
