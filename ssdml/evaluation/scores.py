@@ -57,7 +57,7 @@ def evaluate(
     Warns
     -----
     UserWarning
-        If no class of `y` is in the gallery.
+        If no class of `y` is in the gallery or, without one, has two rows.
 
     Notes
     -----
@@ -117,6 +117,12 @@ def evaluate(
         computed["F1"] = pairwise_f1(codes, clusters)
     if not {"NMI", "F1"}.issuperset(scores):
         ks = [int(name.removeprefix("R@")) for name in scores if name.startswith("R@")]
+        if among is None and np.bincount(codes).max() < 2:
+            warnings.warn(
+                "evaluate: y must have a class with two rows, or retrieval scores are NaN; got "
+                f"{len(codes)} rows of {len(codes)} classes. Label more rows or pass a gallery.",
+                stacklevel=2,
+            )
         computed |= retrieval_scores(embeddings, codes, ks, gallery=among)
     return {name: computed[name] for name in scores}
 

@@ -216,10 +216,14 @@ def test_lone_rows_are_neighbors_but_no_queries():
     assert [scores[name] for name in ("R@1", "R@2", "R@3")] == [0.0, 0.0, 100.0]
 
 
-def test_retrieval_is_nan_without_queries():
-    scores = evaluate([[0.0], [1.0], [2.0]], [0, 1, 2])
+@pytest.mark.parametrize("n", [1, 3])
+def test_retrieval_is_nan_without_queries_and_warns(n):
+    message = f"evaluate: y must have a class with two rows, .*; got {n} rows of {n} classes"
+    with pytest.warns(UserWarning, match=message) as caught:
+        scores = evaluate(np.arange(4.0)[:n, None], range(n))
     assert all(np.isnan(scores[name]) for name in RETRIEVAL)
     assert scores["NMI"] == pytest.approx(100.0)
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_one_class_scores_100(rng):
@@ -231,11 +235,6 @@ def test_one_class_scores_100(rng):
         "MAP@R": pytest.approx(100.0),
         "RP": 100.0,
     }
-
-
-def test_a_single_row_has_clusters_but_no_neighbors():
-    scores = evaluate([[1.0, 2.0]], [0], ks=(1,))
-    assert np.isnan(scores["R@1"])
 
 
 def test_tied_scores_lie_between_worst_and_best_order(rng):
