@@ -9,6 +9,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -47,6 +48,7 @@ UNSUPERVISED = "unsup"  # the folder of texts without labels in aclImdb
 SAMPLE = 2**12  # bytes of a text that tell whether it has more letters than numbers
 LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
 
+ABSOLUTE = re.compile(r"/|[A-Za-z]:/")
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
 ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
@@ -210,7 +212,7 @@ def stack_images(
     return np.stack(images), unit
 
 
-def find_images(folder: Path, names: Sequence[str]) -> list[str] | None:
+def find_images(folder: Path, names: Sequence[str], *, once: bool = True) -> list[str] | None:
     """Find images by names that may lack the folders they are in, or the suffix.
 
     Parameters
@@ -219,6 +221,8 @@ def find_images(folder: Path, names: Sequence[str]) -> list[str] | None:
     names : sequence of str
         Relative, as :func:`as_relative` returns them; files are searched in ``folder``, in its
         folders and in theirs.
+    once : bool
+        Whether one of the same name in several of these folders raises ValueError.
 
     Returns
     -------
@@ -229,32 +233,64 @@ def find_images(folder: Path, names: Sequence[str]) -> list[str] | None:
     usual = sorted(image_suffixes(), key=lambda suffix: (suffix not in USUAL, suffix))
     places = [f"{place}/" for place in _folders_in(folder)]
 
-    def search(name: str, forms: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
-        return next((f for f in forms if os.path.isfile(folder / f"{f[0]}{name}{f[1]}")), None)
+    @cache
+    def spelled() -> dict[str, str]:
+        return _by_lower_case(folder, ["", *places])
+
+    def search(name: str, forms: Sequence[tuple[str, str]]) -> tuple[str, str, str] | None:
+        hits = (f for f in forms if os.path.isfile(folder / f"{f[0]}{name}{f[1]}"))
+        if first := next(hits, None):
+            if once and forms is every and first[0]:
+                _refuse_twice(folder, name, [first[0], *(p for p, end in hits if end == first[1])])
+            return first[0], name, first[1]
+        for place, end in forms:  # as Windows and macOS find them
+            if other := spelled().get(f"{place}{name}{end}".lower()):
+                return "", other, ""
+        return None
 
     ends = [""] if PurePosixPath(next(filter(None, names), "")).suffix.lower() in usual else usual
-    forms = [(place, end) for end in ends for place in ("", *places)]
+    every = [(place, end) for end in ends for place in ("", *places)]
     found: list[str] = []
     last: tuple[str, str] | None = None
     for name in names:
-        this = search(name, [*filter(None, [last]), *forms]) if name else None
+        this = ((last and search(name, [last])) or search(name, every)) if name else None
         if this is None and name and last is None:
             return None
-        last = this or last
-        place, end = this or ("", "")
-        found.append(f"{place}{name}{end}")
+        last = (this[0], this[2]) if this else last
+        found.append("".join(this or name))
     return found if last is not None else None
+
+
+def _refuse_twice(folder: Path, name: str, places: Sequence[str]) -> None:
+    if len(places) > 1:
+        raise ValueError(
+            f"{folder}: which image is {name!r}? There is one in {' and in '.join(places[:2])}. "
+            f"Write the folder before each name in the table, such as {places[-1]}{name}."
+        )
+
+
+def _by_lower_case(folder: Path, places: Sequence[str]) -> dict[str, str]:
+    """Return the files in some folders by their names in lower case, which must differ there."""
+    found: dict[str, str] = {}
+    twice: set[str] = set()
+    for place in places:
+        for name in os.listdir(folder / place):
+            path = f"{place}{name}"
+            twice |= {path.lower()} & found.keys()
+            found[path.lower()] = path
+    return {lower: path for lower, path in found.items() if lower not in twice}
 
 
 def names_image(folder: Path, name: str) -> bool:
     """Whether a cell of a table names an image of the folder, as :func:`find_images` finds it."""
-    return find_images(folder, [as_relative(folder, name)]) is not None
+    return find_images(folder, [as_relative(folder, name)], once=False) is not None
 
 
 def as_relative(folder: Path, name: str) -> str:
     r"""Return the name of a file below a folder, with slashes.
 
-    The name may be absolute, begin with that of the folder, or have the backslashes of Windows.
+    The name may be absolute, also of another machine, begin with that of the folder, or have the
+    backslashes of Windows.
 
     Examples
     --------
@@ -265,6 +301,9 @@ def as_relative(folder: Path, name: str) -> str:
         name = name.replace("\\", "/")
     root = os.path.abspath(folder).replace(os.sep, "/").rstrip("/")
     name = name.removeprefix(f"{root}/")
+    if ABSOLUTE.match(name):
+        ends = (name.split("/", i)[-1] for i in range(1, name.count("/") + 1))
+        return next((end for end in ends if end and os.path.isfile(folder / end)), name)
     own = f"{PurePosixPath(root).name}/"
     return name.removeprefix(own) if not os.path.lexists(folder / own) else name
 
@@ -302,7 +341,7 @@ def _read_tree(
     whole = list(map(PurePosixPath, images))
     above, paths = _below_common_folder(whole)
     paths = _without_labeled(paths)
-    labels, parts = _labels_of(root, paths, needs_label)
+    labels, parts = _labels_of(root, paths, needs_label, unused=_listing_among(names))
     check_memory(root, 4 * len(images) * max(map(len, images)), on_disk)  # of the names
     items, fact = images_of(root, images, on_disk)
     summary = Summary(f"{root}", {"images": fact})
@@ -326,9 +365,17 @@ def _read_tree(
 
 
 def _labels_of(
-    root: Path, paths: Sequence[PurePosixPath], needs_label: bool, what: str = "image"
+    root: Path,
+    paths: Sequence[PurePosixPath],
+    needs_label: bool,
+    what: str = "image",
+    unused: str | None = None,
 ) -> tuple[list[str], list[str] | None]:
-    """Return the folder of each image below its part, "" for none; and the part, if there are."""
+    """Return the folder of each image below its part, "" for none; and the part, if there are.
+
+    ``unused`` is a table that names none of them.
+    """
+    paths = _unlabeled_in_training(paths)
     tops = {path.parts[0] for path in paths if len(path.parts) > 1}
     loose = any(len(path.parts) == 1 for path in paths)
     by_part = bool(tops) and not loose and _are_parts(tops)
@@ -346,6 +393,7 @@ def _labels_of(
             f"test/class/{what}; got {_outline(paths, what)}. Put the {what}s of a class into a "
             "folder of its name, and those without a label beside these folders or into one called "
             "unlabeled. If none has a label, load_dataset takes needs_label=False."
+            + (f" Or name the {what}s in {unused!r}, which names none of them." if unused else "")
         )
     folders = [path.parts[0] if len(path.parts) > 1 else "" for path in inner]
     unlabeled = is_unlabeled(np.array(folders), (*NO_LABEL, UNSUPERVISED))
@@ -365,8 +413,7 @@ def _doubts(
     without -= {str(parent) for path in whole for parent in path.parents} | {"."}
     for folder in sorted(without):
         yield f"folder {folder!r} holds no image that Pillow can read, but other files"
-    listing = next((n for n in names if PurePosixPath(n).suffix.lower() in LISTINGS), None)
-    if listing is not None:
+    if listing := _listing_among(names):
         yield (
             f"{listing!r} was not used, as none of its columns names the images, or none their "
             "labels; the labels are the names of folders"
@@ -378,6 +425,20 @@ def _doubts(
         )
     if inner:
         yield f"images in folders within those of classes are of that class, as in {inner[0]!r}"
+
+
+def _listing_among(names: Sequence[str]) -> str | None:
+    return next((n for n in names if PurePosixPath(n).suffix.lower() in LISTINGS), None)
+
+
+def _unlabeled_in_training(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
+    """Put a folder called unlabeled, beside those of the parts, into that of training."""
+    tops = sorted({path.parts[0] for path in paths if len(path.parts) > 1})
+    is_mark = is_unlabeled(np.array(tops, dtype=str))
+    marks = {top for top, mark in zip(tops, is_mark, strict=True) if mark}
+    if not marks or marks == set(tops) or not _are_parts(set(tops) - marks):
+        return list(paths)
+    return [PurePosixPath("train", p.parts[0], p.name) if p.parts[0] in marks else p for p in paths]
 
 
 def _below_common_folder(paths: list[PurePosixPath]) -> tuple[str, list[PurePosixPath]]:

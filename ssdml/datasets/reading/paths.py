@@ -59,6 +59,7 @@ WAYS_OUT = {
     **dict.fromkeys((".gz", ".tar", ".tgz", ".7z", ".rar"), "Unpack it, and name a file in it"),
     **dict.fromkeys((".vec", ".md"), "Rename it to .txt"),
 }
+FORMS = ("sample_submission", "samplesubmission", "gender_submission")  # of Kaggle, to be filled
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 PART = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
 
@@ -114,6 +115,17 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
     if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
         return read_rows(_saved_by_hugging_face(folder), choice)
     files = [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(".")]
+    forms = [p for p in files if table_suffix(p) and p.stem.lower() in FORMS]
+    if forms and len(forms) < sum(table_suffix(p) is not None for p in files):
+        raw = _read_files(folder, [p for p in files if p not in forms], choice, encoding)
+        assert raw.summary is not None
+        raw.summary.left_out |= {p.name: "a form for predictions" for p in forms}
+        return raw
+    return _read_files(folder, files, choice, encoding)
+
+
+def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str | None) -> RawItems:
+    """Read tables, images, texts or an array in a folder."""
     tables = [p for p in files if table_suffix(p)]
     check_inside(folder, [str(p.relative_to(folder)) for p in tables])
     has_images = any(p.suffix.lower() in image_suffixes() for p in files)
@@ -156,7 +168,8 @@ def _listing(
     """
     found: dict[Path, list[tuple[Table, str]]] = {}
     for path in tables:
-        in_split = path.parent.name.casefold() in SPLITS and table_suffix(path) in LISTINGS
+        in_split = path.parent.name.casefold() in SPLITS
+        in_split &= table_suffix(path) in (*LISTINGS, ".json")
         if path.parent != folder and not in_split:
             continue
         if (table := _table_or_none(path, encoding)) and (column := _column_of_images(table)):

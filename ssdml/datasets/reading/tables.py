@@ -233,6 +233,9 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
                 dict(zip(names, row, strict=False)) if isinstance(row, list) else row
                 for row in data
             ]
+    if isinstance(content, dict) and {"images", "annotations", "categories"} <= content.keys():
+        with suppress(KeyError, TypeError):
+            return _of_coco(**{k: content[k] for k in ("images", "annotations", "categories")})
     if isinstance(content, dict) and content.keys() == {"classes", "labels"}:  # FiftyOne
         names, labels = content["classes"] or [], content["labels"]
         if isinstance(names, list) and isinstance(labels, dict):
@@ -262,6 +265,15 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
             "with pandas: frame.to_json(path, orient='records', lines=True)."
         )
     return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
+
+
+def _of_coco(images: Any, annotations: Any, categories: Any) -> list[dict[str, Any]]:
+    """Return the images of COCO with the categories of their objects, each once."""
+    names = {category["id"]: category["name"] for category in categories}
+    labels: dict[Any, dict[str, None]] = {image["id"]: {} for image in images}
+    for annotation in annotations:
+        labels[annotation["image_id"]][names[annotation["category_id"]]] = None
+    return [{"filename": i["file_name"], "label": list(labels[i["id"]])} for i in images]
 
 
 def _lists_in(content: Any) -> list[list[Any]]:

@@ -123,6 +123,10 @@ def test_wrong_tree_raises(tmp_path, names, message):
     write_images(tmp_path, names)
     with pytest.raises(ValueError, match=message):
         read_image_folder(tmp_path)
+    (tmp_path / "t.csv").write_text("file,label\n9.png,a\n")
+    if "class/image" in message:
+        with pytest.raises(ValueError, match=r"Or name the images in 't\.csv', which names none"):
+            read_image_folder(tmp_path)
 
 
 @pytest.fixture(params=["folder", "zip"])
@@ -409,7 +413,20 @@ def test_a_manifest_among_images_is_read(tmp_path):
     assert [data.class_names[code] for code in data.y] == ["b", "a"]
 
 
-@pytest.mark.parametrize("name", ["images\\{}.png", "./images/{}.png", "pets/images/{}.png", "/"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "images\\{}.png",
+            "./images/{}.png",
+            "pets/images/{}.png",
+            "/",
+            "{}.PNG",
+            "Images/{}.Png",
+        ),
+        *("C:\\Users\\me\\images\\{}.png", "/home/me/pets/images/{}.png"),
+    ],
+)
 def test_a_manifest_may_name_files_as_other_programs_do(tmp_path, name):
     folder = tmp_path / "pets"
     write_images(folder, ["images/1.png", "images/2.png"])
@@ -417,6 +434,17 @@ def test_a_manifest_may_name_files_as_other_programs_do(tmp_path, name):
     (folder / "t.csv").write_text(f"file,label\n{name.format(1)},a\n{name.format(2)},b\n")
     for path in (folder, folder / "t.csv"):
         assert load_dataset(path).class_names == ("a", "b")
+
+
+def test_images_of_one_name_in_several_folders_are_asked_for(tmp_path):
+    write_images(tmp_path, ["test/1.png", "test/2.png", "train/1.png", "train/2.png"])
+    (tmp_path / "t.csv").write_text("file,label\n1.png,a\n2.png,b\n")
+    with pytest.raises(ValueError, match=r"which image is '1\.png'\? .*such as train/1\.png"):
+        load_dataset(tmp_path)
+    (tmp_path / "test/1.png").unlink()
+    write_images(tmp_path, ["train/3.png"])
+    (tmp_path / "t.csv").write_text("file,label\n1.png,a\n2.png,b\n1.PNG,a\n3.png,b\n")
+    np.testing.assert_allclose(load_dataset(tmp_path).X[:, 0] * 255, [2, 3, 2, 0], atol=1e-4)
 
 
 def test_settings_of_programs_beside_class_folders_are_no_tables(tmp_path):
@@ -427,6 +455,13 @@ def test_settings_of_programs_beside_class_folders_are_no_tables(tmp_path):
     (tmp_path / "t.csv").write_text("file,label\ncat/1.png,a\ndog/2.png,b,c\n")
     with pytest.raises(ValueError, match=r"t\.csv, line 3: must have 2 columns"):
         load_dataset(tmp_path)
+
+
+def test_unlabeled_images_beside_train_and_test(tmp_path, read):
+    write_images(tmp_path / "pets", [*SPLIT, "unlabeled/4.png", "unlabeled/more/5.png"])
+    raw = read()
+    assert raw.labels.tolist() == ["cat", "cat", "dog", "", ""]
+    assert raw.test.tolist() == [True, False, False, False, False]
 
 
 def test_class_folders_in_one_called_labeled(tmp_path, read):

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from ssdml.datasets import load_dataset
+from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import ReadingWarning
@@ -51,6 +52,39 @@ def test_captions_beside_folders_of_classes(tmp_path, place):
         assert load_dataset(tmp_path).class_names == ("cat", "dog")
     raw = read_path(tmp_path, Choice(label="caption"))
     assert raw.labels.tolist() == ["one color"] * 2
+
+
+@pytest.mark.parametrize("place", ["", "train/"])
+def test_categories_of_coco_are_labels(tmp_path, place):
+    write_images(tmp_path, [f"{place}{i}.png" for i in range(4)])
+    categories = [{"id": 3, "name": "cat"}, {"id": 5, "name": "dog"}]
+    objects = [(0, 3), (0, 3), (2, 5), (3, 3)]  # images and categories
+    coco = {
+        "images": [{"id": i, "file_name": f"{i}.png"} for i in range(4)],
+        "annotations": [
+            {"image_id": i, "category_id": c, "bbox": [0, 0, 1, 1]} for i, c in objects
+        ],
+        "categories": categories,
+    }
+    path = tmp_path / place / "annotations.json"
+    path.write_text(json.dumps(coco))
+    data = load_dataset(tmp_path)
+    assert (data.class_names, data.y.tolist()) == (("cat", "dog"), [0, -1, 1, 0])
+    coco["annotations"].append({"image_id": 3, "category_id": 5})
+    path.write_text(json.dumps(coco))
+    with pytest.raises(ValueError, match=r"row 3.*, column 'label': .* must be one label"):
+        load_dataset(tmp_path)
+
+
+def test_forms_of_kaggle_are_no_samples(tmp_path):
+    for name, target in (("train", "target"), ("test", None), ("sample_submission", "target")):
+        rows = [f"{i + len(name)},{i / 7}" + f",{'ab'[i % 2]}" * bool(target) for i in range(9)]
+        header = "id,a" + f",{target}" * bool(target)
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *rows]))
+    data = read_dataset(tmp_path, Choice(id="id"))
+    assert data.summary.left_out == {"sample_submission.csv": "a form for predictions"}
+    assert data.test.tolist() == [True] * 9 + [False] * 9
+    assert data.y.tolist() == [-1] * 9 + [i % 2 for i in range(9)]
 
 
 def test_images_that_no_row_names_are_told(tmp_path):
@@ -107,7 +141,7 @@ def test_images_are_named_in_a_column_of_any_name(tmp_path, name):
         assert raw.items.ndim == 3
 
 
-@pytest.mark.parametrize("other", ["features.tsv", "sample_submission.csv"])
+@pytest.mark.parametrize("other", ["features.tsv", "ids.csv"])
 def test_tables_of_other_columns_are_not_joined(tmp_path, other):
     (tmp_path / "train.csv").write_text("id,a,b,label\n1,0.5,2,x\n2,1.5,3,y\n")
     (tmp_path / other).write_text("id\tlabel\n3\tx\n" if "tsv" in other else "id,label\n3,x\n")
