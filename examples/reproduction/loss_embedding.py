@@ -77,7 +77,7 @@ def train(
     )
     labels, losses = torch.from_numpy(classes), []
     network.train()
-    for batch in batches:
+    for batch in map(np.array, batches):
         value = loss(network(samples.batch(batch)), labels[batch])
         optimizer.zero_grad()
         value.backward()
