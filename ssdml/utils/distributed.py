@@ -87,10 +87,16 @@ def rank_slice(size: int) -> slice:
 
 
 def gathered(rows: torch.Tensor) -> torch.Tensor:
-    """Gather the rows of all ranks in order; gradients flow back to each rank."""
+    """Gather the rows of all ranks in order; gradients flow back to each rank.
+
+    Ranks may have different numbers of rows.
+    """
     if not is_distributed():
         return rows
-    whole: torch.Tensor = _Gather.apply(rows)  # type: ignore[no-untyped-call]
+    own = torch.tensor(len(rows), device=rows.device)
+    sizes = [torch.empty_like(own) for _ in range(world_size())]
+    distributed.all_gather(sizes, own)
+    whole: torch.Tensor = _Gather.apply(rows, [*map(int, sizes)])  # type: ignore[no-untyped-call]
     return whole
 
 
@@ -132,16 +138,17 @@ class _Gather(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
-        rows = rows.contiguous()  # as NCCL requires
-        parts = [torch.empty_like(rows) for _ in range(world_size())]
-        distributed.all_gather(parts, rows)
-        ctx.size = len(rows)
-        return torch.cat(parts)
+    def forward(ctx: Any, rows: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+        padded = rows.new_zeros(max(sizes), *rows.shape[1:])  # contiguous, as NCCL requires
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in sizes]
+        distributed.all_gather(parts, padded)
+        start = sum(sizes[: rank()])
+        ctx.own = slice(start, start + len(rows))
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
         whole = gradients[0].clone(memory_format=torch.contiguous_format)
         distributed.all_reduce(whole)
-        start = rank() * ctx.size
-        return whole[start : start + ctx.size]
+        return whole[ctx.own], None
