@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
 WORDS = "ssdml.words"  # of the command, in the context
+HOME = re.compile(r"^(--[\w-]+=|)~(?=/)")
 SEVERAL = {"dataset": "`ssdml study A B --out FOLDER` compares on several data sets."}
 
 
 class Command(TyperCommand):
-    """A command that refuses an option given twice, of which the last would be taken."""
+    """A command that refuses an option given twice, of which the last would be taken.
+
+    It finds the home folder in quoted paths, and after "=", where shells do not.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command line, and keep them for :func:`repeated`."""
+        args = [HOME.sub(lambda found: f"{found[1]}{Path.home()}", word) for word in args]
         ctx.meta[WORDS] = list(args)
         if not ctx.resilient_parsing:
             _, _, given = self.make_parser(ctx).parse_args(list(args))

@@ -207,8 +207,8 @@ def table(
         str, typer.Option("--format", metavar="latex|csv|markdown", help="Of the tables.")
     ] = "markdown",
     scores: Annotated[
-        str, typer.Option(help="Scores, separated by commas, like NMI,R@1,MAP@R.")
-    ] = "NMI,R@1,accuracy",
+        str, typer.Option(help="Scores, separated by commas, like NMI,R@1,MAP@R; or rank.")
+    ] = "rank,NMI,R@1,accuracy",
     figures: Annotated[
         str | None,
         typer.Option(metavar="pdf|svg", help="Write the figures into DIR/figures, too."),

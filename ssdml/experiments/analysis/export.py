@@ -7,11 +7,14 @@ import io
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ssdml.datasets.budgets import Budget
 from ssdml.experiments.analysis.statistics import MIN_SEEDS, Estimate
 from ssdml.experiments.analysis.tables import LEVEL, ScoreTable, score_table, worse_than_best
 from ssdml.experiments.runs.results import Row, budget_of
 
+RANK = "rank"
 ESCAPED = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -62,7 +65,8 @@ def export_tables(rows: Sequence[Row], form: str, scores: Sequence[str], *, note
     form : {"latex", "csv", "markdown"}
         LaTeX needs the package booktabs.
     scores : sequence of str
-        Names of scores; one that no run has raises ValueError.
+        Names of scores, or "rank" for the mean rank by the main score; one that no run has raises
+        ValueError.
     note : str
         Appended to LaTeX and Markdown, as a comment in LaTeX.
 
@@ -78,6 +82,7 @@ def export_tables(rows: Sequence[Row], form: str, scores: Sequence[str], *, note
     digits,5 labels per class,input,NMI,70.5,64.1469,76.8531,2,False,
     """
     known = list(dict.fromkeys(name for row in rows for name in row["scores"]))
+    known += [RANK] * bool(known)
     unknown = [name for name in scores if name not in known]
     if unknown or not scores:
         raise ValueError(
@@ -100,6 +105,9 @@ def _paper_table(rows: Sequence[Row], scores: Sequence[str]) -> PaperTable:
         tables.append(table)
         found += [line.method for line in table.lines]
         for score in scores:
+            if score == RANK:
+                columns.append(Column(budget, score, _ranks(table)))
+                continue
             worse = worse_than_best(group, score)
             cells = {
                 line.method: Cell(
@@ -113,6 +121,15 @@ def _paper_table(rows: Sequence[Row], scores: Sequence[str]) -> PaperTable:
     n_seeds = min(len(table.seeds) for table in tables)
     caption = _caption(rows[0]["dataset"], tables, n_seeds)
     return PaperTable(rows[0]["dataset"], list(dict.fromkeys(found)), columns, n_seeds, caption)
+
+
+def _ranks(table: ScoreTable) -> dict[str, Cell]:
+    ranks = {line.method: line.rank for line in table.lines if line.rank == line.rank}
+    best = round(min(ranks.values(), default=0.0), 1)
+    return {
+        method: Cell(Estimate(rank, np.nan, np.nan, len(table.seeds)), round(rank, 1) == best, None)
+        for method, rank in ranks.items()
+    }
 
 
 def _caption(dataset: str, tables: Sequence[ScoreTable], n_seeds: int) -> str:
@@ -172,7 +189,7 @@ def _latex_cell(column: Column, method: str) -> str:
     text = rf"\textbf{{{mean}}}" if cell.is_best else mean
     text += "$^{*}$" if cell.p is not None else ""
     margin = rf" {{\scriptsize $\pm$ {cell.estimate.half_width:.1f}}}"
-    return text + margin * (cell.estimate.n > 1)
+    return text + margin * cell.estimate.has_interval
 
 
 def escaped(text: str) -> str:

@@ -17,7 +17,7 @@ MIN_SEEDS = 5  # for a p-value
 
 
 class Estimate(NamedTuple):
-    """A mean of n values and its interval, which is NaN for one value."""
+    """A mean of n values and its interval, which is NaN if there is none."""
 
     mean: float
     low: float
@@ -38,7 +38,12 @@ class Estimate(NamedTuple):
         ('±2.5', '    ')
         """
         text = sign + format(self.half_width, form)
-        return text if self.n > 1 else " " * len(text)
+        return text if self.has_interval else " " * len(text)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there is an interval: not of one value, nor of a mean rank."""
+        return self.low == self.low
 
     @property
     def excludes_zero(self) -> bool:

@@ -338,6 +338,15 @@ def test_an_option_given_twice_is_refused(run, name, option):
     assert f"{option.opts[0]} must be given once; got it 2 times." in said
 
 
+@pytest.mark.parametrize("words", [("--out", "~/t.csv"), ("--out=~/t.csv",)])
+def test_the_home_folder_is_found_in_quoted_paths(run, arrays, tmp_path, monkeypatch, words):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "t.csv").touch()
+    told = run("label", "~/X.npy", *words)
+    assert f"{tmp_path / 't.csv'} exists already" in told.stderr
+
+
 def test_several_data_sets_are_for_study(run):
     told = run("compare", "--dataset", "digits", "--dataset", "banking77", "--out", "o")
     said = without_frame(told.stderr)

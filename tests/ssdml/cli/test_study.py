@@ -67,7 +67,7 @@ def test_own_methods_and_tables_for_a_paper(run, data, tmp_path, monkeypatch):
     assert shown.exit_code == 0, shown.output
     assert r"\toprule" in shown.stdout
     row = next(line for line in shown.stdout.splitlines() if line.startswith("lda"))
-    assert row.count("--") == 3  # with one label per class
+    assert row.count("--") == 4  # with one label per class
     assert "own\\_methods\\_of\\_the\\_test:Scaled" in shown.stdout
     citation = (tmp_path / "out/splits/CITATION.txt").read_text().splitlines()[0]
     assert citation.startswith("4 label-scarce splits of blobs, drawn by ssdml")

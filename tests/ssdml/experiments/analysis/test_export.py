@@ -57,6 +57,22 @@ def test_bold_is_the_best_and_stars_are_significant(rows):
     assert text.endswith("the splits\n")
 
 
+def test_ranks_are_means_over_the_seeds(rows):
+    rows = [
+        row | {"scores": {n: row["scores"]["NMI"] for n in ("accuracy", "NMI") if row["scores"]}}
+        for row in rows
+    ]
+    lines = list(csv.DictReader(export_tables(rows, "csv", ["rank"]).splitlines()))
+    found = {(line["budget"][0], line["method"]): float(line["mean"]) for line in lines}
+    few = {("1", "best_one"): 1.4, ("1", "close"): 1.6}
+    assert found == few | {("5", "best_one"): 1.4, ("5", "close"): 1.6, ("5", "far"): 3.0}
+    assert {(line["score"], line["low"], line["seeds"]) for line in lines} == {("rank", "", "5")}
+    for form, best in (("markdown", "| **1.4** |"), ("latex", r"\textbf{1.4} & ")):
+        text = export_tables(rows, form, ["rank", "NMI"])
+        assert best in text
+        assert "nan" not in text
+
+
 def test_fewer_than_five_seeds_have_no_stars(rows):
     few = [row for row in rows if row["seed"] < 4]
     assert worse_than_best([row for row in few if row["labels_per_class"] == 5], "NMI") == {}
