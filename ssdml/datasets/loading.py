@@ -160,6 +160,8 @@ def _check_path(name_or_path: Any) -> None:
             f"{problem} {type(name_or_path).__name__}. Pass data in memory to an estimator: "
             "SSDML().fit(X, y)."
         )
+    if name_or_path == "":
+        raise ValueError(f"{problem} ''. Name one; '.' is the current folder.")
     if re.match(r"[a-z][a-z0-9+.-]+://", str(name_or_path), re.IGNORECASE):
         raise ValueError(f"{problem} {str(name_or_path)!r}. Download the file first.")
 

@@ -314,6 +314,7 @@ class Chooser:
         if alike:
             self.ask(f"which column holds the labels, {' or '.join(map(repr, alike))}?", way_out)
         names = f"{', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}"
+        way_out = way_out.replace(".", ", or add a column called label.")
         way_out += " For samples without labels, load_dataset takes needs_label=False."
         self.ask(f"which column holds the labels? None is called {names}", way_out)
 
@@ -394,11 +395,12 @@ class Chooser:
                     example := self.cells.example(names[0])
                 ):
                     why += f" such as {example}"
-            way_out = (
-                f"to use {'them' if len(names) > 1 else 'it'}, write numbers"
-                if reason in NO_NUMBERS
-                else "to decide otherwise, name the features: --features A,B (features=['A', 'B'])"
-            )
+            way_out = "to decide otherwise, name the features: --features A,B (features=['A', 'B'])"
+            if reason in NO_NUMBERS:
+                way_out = f"to use {'them' if len(names) > 1 else 'it'}, write numbers"
+                wordy = [repr(n) for n in names if self.kinds[n] == "text" and self.has_words(n)]
+                if wordy:
+                    way_out += f", or for texts, pass --text {wordy[0]} (text={wordy[0]})"
             self.roles.doubts.append(f"{what}, as {why}; {way_out}")
 
     def _rest(self) -> None:

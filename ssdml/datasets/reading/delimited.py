@@ -42,6 +42,8 @@ OF_SVMLIGHT = (
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
 RULED = re.compile(rb"\s*(?:[^\n]*\|[^\n]*\n)?" + RULE[1:], re.MULTILINE)
 DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTILINE)
+ARFF = re.compile(rb"(?:\s*%[^\n]*\n)*\s*@relation\s", re.IGNORECASE)
+OF_ARFF = "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)"
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator
 MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
@@ -95,6 +97,8 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         raise ValueError(
             f"{path}: must have cells; got pairs index:value, as svmlight writes. {OF_SVMLIGHT}."
         )
+    if ARFF.match(content):
+        raise ValueError(f"{path}: must have cells; got attributes, as Weka writes. {OF_ARFF}.")
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)
     if RULED.match(content):

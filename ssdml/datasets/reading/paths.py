@@ -13,7 +13,7 @@ from ssdml.datasets.pixels import image_suffixes
 from ssdml.datasets.reading.arrays import label_file, read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice
-from ssdml.datasets.reading.delimited import OF_SVMLIGHT
+from ssdml.datasets.reading.delimited import OF_ARFF, OF_SVMLIGHT
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
     as_relative,
@@ -43,7 +43,7 @@ WAYS_OUT = {
     ),
     **dict.fromkeys((".orc", ".avro", ".lance", ".fst"), "Write it as .parquet"),
     **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers", ".fods"), "Save it as .xlsx or .csv"),
-    ".arff": "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)",
+    ".arff": OF_ARFF,
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), OF_SVMLIGHT),
     **dict.fromkeys(
         (".h5", ".hdf5", ".hdf", ".mat", ".zarr", ".nc", ".safetensors", ".tfrecord"),
@@ -101,7 +101,7 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
             return read_rows(zipped, choice)
         return read_image_zip(path, needs_label=choice.needs_label)
     if table_suffix(path) is None:
-        way_out = WAYS_OUT.get(suffix, "Save it as one of these")
+        way_out = WAYS_OUT.get(suffix, "Save it as one of these, or rename it if it is one")
         raise ValueError(
             f"{path}: must be a folder of class folders of images or a file that ends in .npz, "
             f".npy, {', '.join(TABLE_SUFFIXES)} or .zip; got {path.suffix!r}. {way_out}."

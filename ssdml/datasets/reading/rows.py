@@ -24,6 +24,7 @@ from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
 
 LAST = 5  # rows, in which totals may be
+LEAST_ROWS = 4  # above a sum of them
 TOTALS = ("total", "totals", "grand total", "subtotal", "sum", "mean", "average", "avg", "median")
 TRUE, FALSE = {*TRUTH, "1", "1.0", "yes"}, {*TRUTH.values(), "0", "0.0", "no", ""}
 
@@ -103,6 +104,20 @@ def _doubt_totals(cells: Cells, roles: Roles, summary: Summary) -> None:
         )
 
 
+def _doubt_sums(cells: Cells, roles: Roles, features: Array, summary: Summary) -> None:
+    """Doubt a last row without a label that is the sum or the mean of the others."""
+    if len(features) <= LEAST_ROWS or (roles.label and cells.texts(roles.label)[-1]):
+        return
+    last, others = features[-1], features[:-1]
+    varies = np.ptp(others, axis=0) > 0
+    for what, values in (("sum", others.sum(axis=0)), ("mean", others.mean(axis=0))):
+        if varies.any() and np.allclose(last[varies], values[varies], rtol=1e-6, atol=0):
+            summary.doubts.append(
+                f"{cells.table.place(len(others))} is the {what} of the rows above it, but is read "
+                "as a sample; delete it"
+            )
+
+
 def _features(cells: Cells, roles: Roles, summary: Summary) -> Array:
     """Return the columns of numbers side by side, or the column of vectors."""
     first = roles.features[0]
@@ -117,6 +132,7 @@ def _features(cells: Cells, roles: Roles, summary: Summary) -> Array:
     if roles.constant:
         summary.facts["constant columns"] = f"{listed(roles.constant)} (no effect)"
     features = np.stack([cells.feature(name) for name in roles.features], axis=1)
+    _doubt_sums(cells, roles, features, summary)
     doubts: dict[str, list[str]] = {}
     for name in roles.features:
         if doubt := cells.doubt(name):

@@ -238,6 +238,7 @@ def test_unknown_file_type_raises(tmp_path):
     ("given", "options", "message"),
     [
         (np.eye(2), {}, r"name_or_path must be a path .*; got ndarray\. .* SSDML\(\)\.fit"),
+        ("", {}, r"got ''\. Name one"),
         ("https://host/t.csv", {}, r"got 'https://host/t\.csv'\. Download"),
         ("t.csv", {"label": 2}, r"label must be names of columns, .*; got 2\. Pass '2'"),
         ("t.csv", {"features": [0, 1]}, r"features must be names of columns, .*; got 0\."),

@@ -75,6 +75,15 @@ def test_a_row_of_totals_is_doubted(read, frame, name):
     assert not read(rows.assign(label=[*frame["label"][:-1], "cat"])).summary.doubts
 
 
+@pytest.mark.parametrize("what", ["sum", "mean"])
+def test_a_last_row_that_sums_up_others_is_doubted(read, frame, what):
+    summed = frame.agg({"p": what, "q": what}).to_frame().T.assign(label="")
+    told = str(read(pd.concat([frame, summed], ignore_index=True)).summary)
+    assert f"is the {what} of the rows above it, but is read as a sample; delete it" in told
+    labeled = pd.concat([frame, summed.assign(label="cat")], ignore_index=True)
+    assert not read(labeled).summary.doubts
+
+
 def test_index_may_be_the_label_or_the_text(tmp_path, frame):
     path = tmp_path / "t.parquet"
     frame.set_index("label").to_parquet(path)
@@ -219,6 +228,8 @@ def test_columns_left_out_for_one_reason_are_one_doubt(read, frame):
     data = read(frame.assign(city=["Ulm", "Bonn"] * 20, size=["small", "large"] * 20))
     [doubt] = data.summary.doubts
     assert doubt.startswith("columns 'city', 'size' are not features, as they hold text;")
+    told = str(read(frame.assign(said=["it was too cold", "fine by me"] * 20)).summary)
+    assert "to use it, write numbers, or for texts, pass --text 'said' (text='said')" in told
     data = read(frame.assign(price=["$1,200.00", "$3.50"] * 20))
     assert "column 'price' is not a feature, as it holds text such as '$1,200.00'" in str(
         data.summary
