@@ -66,13 +66,15 @@ def label(
     force: Force = False,
 ) -> None:
     """Label the unlabeled rows of a table, texts or images."""
+    from ssdml.datasets.writing import check_folder, check_suffix, write_rows
+
+    check_suffix(out)
     page = out.with_suffix(".html") if report is None else report
     for path in (out, page):
         refuse_to_replace(path, force)
     from ssdml.cli.terminal import log_lines
     from ssdml.datasets.loading import assembled
     from ssdml.datasets.reading.summary import counted
-    from ssdml.datasets.writing import check_folder, check_suffix, write_rows
     from ssdml.experiments.labeling.kept import keep_model, kept_model
     from ssdml.experiments.labeling.labels import label_rows, labeled_columns
     from ssdml.experiments.report.labeled import render_page
@@ -80,7 +82,6 @@ def label(
     from ssdml.utils.labels import is_unlabeled
     from ssdml.utils.persistence import atomic_write
 
-    check_suffix(out)
     check_folder(page)
     start = time.perf_counter()
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)

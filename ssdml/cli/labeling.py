@@ -71,6 +71,11 @@ def suggest_next(
     given = np.flatnonzero(encoded_labels(raw._replace(summary=None), names(no_label))[0] >= 0)
     known = () if learned.labeled_rows_ is None else learned.labeled_rows_
     new = np.setdiff1d(given, known)  # labeled since the fit
+    if len(known) == n_samples:
+        raise ValueError(
+            f"{model} must have unlabeled samples; all {n_samples} had a label. Add some without "
+            "one to the file, and run `ssdml fit` again."
+        )
     with spinner(f"choosing {n} of {n_samples} samples"):
         rows = suggest_labels(learned, max(n, min(n + len(new), n_samples - len(known))))
     rows = rows[~np.isin(rows, new)][:n]

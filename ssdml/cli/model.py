@@ -256,6 +256,7 @@ def evaluate(
     neighbors = numbers(ks, "--ks")
     from ssdml.cli.terminal import print_columns, spinner
     from ssdml.evaluation.scores import evaluate as score
+    from ssdml.utils.labels import is_unlabeled
 
     choice = samples.chosen(label, None, id_column, features, ignore)
     raw, y, _ = samples.read_labeled(data, labels, choice, no_label=no_label, encoding=encoding)
@@ -270,6 +271,8 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(scores))
         return
+    if gallery is None and len(set(y[~is_unlabeled(y)].tolist())) == 1:
+        say("All labels are of one class, so these scores tell nothing. Label others.")
     print_columns(("score", "%"), [(name, f"{value:.1f}") for name, value in scores.items()])
     next_steps("score the features as they were, too: the difference is what the embedding gains")
 

@@ -160,7 +160,7 @@ def read_labeled(
     encoding: str | None = None,
     least: int = 1,
 ) -> tuple[RawItems, Any, Any]:
-    """Read samples and labels, from one path or from two .npy files, and print what they are.
+    """Read samples and labels from one path, or from a .npy file and one of labels; tell of them.
 
     Fewer than ``least`` samples raise ValueError.
 
@@ -181,7 +181,7 @@ def read_labeled(
     if labels is None:
         raw = read_items(data, choice, encoding=encoding)
     else:
-        raw = read_arrays(Path(data), labels)
+        raw = read_arrays(Path(data), labels, choice, encoding=encoding)
     words = None
     if raw.items is None:
         assert raw.texts is not None

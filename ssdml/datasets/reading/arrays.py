@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
+from ssdml.datasets.reading.cells import is_text
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.rows import read_rows
-from ssdml.datasets.reading.summary import Summary
-from ssdml.datasets.reading.table import Table, of_cells
-from ssdml.datasets.reading.tables import table_suffix
+from ssdml.datasets.reading.summary import Summary, listed
+from ssdml.datasets.reading.table import LABEL_NAMES, Table, folded, of_cells
+from ssdml.datasets.reading.tables import read_table, table_suffix
 from ssdml.utils.files import Archive, check_inside, check_npy, read_regular
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
@@ -154,14 +155,43 @@ def read_npy_pair(path: Path, choice: Choice | None = None) -> RawItems:
             return _checked(path, X, np.full(len(X), ""), None)
         raise FileNotFoundError(
             f"{path}: its labels must be in {labels}, which is missing. Rename their file, or name "
-            "both: ssdml label X.npy y.npy."
+            f"both: {path} y.npy."
         )
     return _checked(path, read_npy(path), read_npy(labels), None)
 
 
-def read_arrays(rows: Path, labels: Path) -> RawItems:
-    """Read samples and labels from two .npy files."""
-    return _checked(rows, read_npy(rows), read_npy(labels), None, labels=labels)
+def read_arrays(
+    rows: Path, labels: Path, choice: Choice | None = None, *, encoding: str | None = None
+) -> RawItems:
+    """Read samples from a .npy file, and labels from another or from a column of a table."""
+    X = read_npy(rows)
+    if table_suffix(labels) is None:
+        return _checked(rows, X, read_npy(labels), None, labels=labels)
+    y = _label_column(read_table(labels, encoding=encoding), (choice or Choice()).label)
+    if len(y) != len(X):
+        raise ValueError(
+            f"{labels}: must have {len(X)} labels, one per row of {rows}; got {len(y)}. Name "
+            "the column label, and write -1 into empty lines."
+        )
+    return _checked(rows, X, y, None, labels=labels)
+
+
+def _label_column(table: Table, name: str | None) -> Array:
+    """Return the column of labels that is named, or has a usual name, or is the only one."""
+    names = table.columns.column_names
+    wanted = LABEL_NAMES if name is None else (folded(name),)
+    found = [n for n in names if folded(n) in wanted]
+    if name is None and len(names) == 1:
+        found = names
+    if len(found) != 1:
+        raise ValueError(
+            f"{table.path}: which column holds the labels? The columns are {listed(names, 20)}. "
+            "Pass --label NAME."
+        )
+    column = table.columns[found[0]]
+    if is_text(column):
+        return np.array([cell or "" for cell in column.to_pylist()], dtype=str)
+    return as_column(column.to_pylist(), f"{table.path}, column {found[0]!r}")
 
 
 def label_file(path: Path) -> Path:

@@ -296,6 +296,12 @@ def test_one_sample_and_two_tables_are_refused(run, frame, tmp_path):
     assert "must be a .npy file with one array; got a table. Pass one table alone" in told.stderr
 
 
+def test_out_must_be_a_file(run, tmp_path):
+    told = run("label", "t.csv", "--out", tmp_path)
+    assert f"{tmp_path}: must end in .csv, .tsv, .parquet" in told.stderr
+    assert "must end in .csv, .tsv, .parquet" in run("label", "t.csv", "--out", ".").stderr
+
+
 def test_labels_are_needed(run, frame, tmp_path):
     frame.drop(columns="digit").assign(label="").to_csv(tmp_path / "t.csv", index=False)
     told = run("label", tmp_path / "t.csv", "--out", tmp_path / "o.csv")

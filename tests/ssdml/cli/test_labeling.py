@@ -44,6 +44,12 @@ def test_next_needs_the_samples_of_the_fit(run, arrays, tmp_path):
     assert "must hold the 120 samples of the fit; got 50" in result.stderr
 
 
+def test_next_needs_unlabeled_samples(run, data, tmp_path):
+    assert run("fit", data, "--out", tmp_path / "model").exit_code == 0
+    told = run("next", tmp_path / "model", data)
+    assert "must have unlabeled samples; all 120 had a label" in told.stderr
+
+
 def test_next_leaves_out_labels_that_came_after_the_fit(run, arrays, tmp_path):
     X, y = map(np.load, arrays)
     names = [["", "x", "y", "z"][label + 1] for label in y]

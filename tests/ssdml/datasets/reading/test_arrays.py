@@ -109,6 +109,24 @@ def test_samples_and_labels_in_two_files(tmp_path):
         read_arrays(tmp_path / "a.npy", tmp_path / "b.npy")
 
 
+def test_labels_in_a_table(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    labels = tmp_path / "y.csv"
+
+    def read(text, **choice):
+        labels.write_text(text)
+        return read_arrays(tmp_path / "X.npy", labels, Choice(**choice)).labels.tolist()
+
+    assert read("label\na\n-1\nb\n") == ["a", "-1", "b"]
+    assert read("kind\n1\n2\n1\n") == ["1", "2", "1"]
+    assert read(",label,note\n0,a,x\n1,,y\n2,b,\n") == ["a", "", "b"]
+    assert read("kind,note\na,x\nb,y\na,z\n", label="Kind") == ["a", "b", "a"]
+    with pytest.raises(ValueError, match=r"which column holds the labels\? .*kind, note\. Pass"):
+        read("kind,note\na,x\nb,y\na,z\n")
+    with pytest.raises(ValueError, match=r"y\.csv: must have 3 labels, .* got 2\. Name the column"):
+        read("label\na\n\nb\n")
+
+
 @pytest.mark.parametrize("n_channels", [1, 3])
 def test_channels_may_come_first(tmp_path, n_channels):
     images = np.arange(2 * n_channels * 30).reshape(2, n_channels, 5, 6)
