@@ -27,6 +27,7 @@ from ssdml.datasets.reading.table import (
 
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
+QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank|value)s?")
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
 ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
@@ -89,7 +90,8 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
 
     - Labels: the column called label, labels, target, class, y, category, intent or species; else
       the only one with such a word in its name; else, with a doubt, the only column of short texts
-      that occur again, or the last of several; else the only column of integers that occur again.
+      that occur again, or the last of several; else the only column of integers that occur again;
+      else the only one of these with empty cells, which is asked for beside another one.
     - Ids: a column with a name such as id or ..._id, without two equal cells; else the index that
       pandas wrote; else a column of short texts that are all distinct, but not numbers with signs.
     - Samples: the column of vectors; else images whose files a column names, or that a column
@@ -154,8 +156,9 @@ class Chooser:
                 " If a sign other than a comma, semicolon, tab or bar separates the cells, name it "
                 "in a first line, such as sep=^."
             )
+        columns = " The" if problem.endswith("?") else "; the"
         raise ValueError(
-            f"{self.where}: {problem}; the columns are {listed(self.names, 20)}. {way_out}"
+            f"{self.where}: {problem}{columns} columns are {listed(self.names, 20)}. {way_out}"
         )
 
     def _named(self, name: str, role: str) -> str:
@@ -263,7 +266,7 @@ class Chooser:
             inside = [] if self._varies(named) else list(filter(self._varies, inside))
             return inside[0] if len(inside) == 1 else named
         free = list(filter(self._varies, free))
-        alike = [n for n in free if LABEL_WORD.fullmatch(folded(n))]
+        alike = [n for n in free if LABEL_WORD.fullmatch(folded(n)) and not self._counts(n)]
         if len(alike) == 1:
             return alike[0]
         if not self.choice.needs_label:
@@ -276,17 +279,23 @@ class Chooser:
         integers = [n for n in free if self.kinds[n] == "number" and self._are_codes(n)]
         others = {*self.roles.left_out, *filter(self._names_rows, free)}
         last = next((n for n in reversed(self.names) if n not in others), None)
-        if not alike and (len(texts) == 1 or last in texts):
-            label = texts[0] if len(texts) == 1 else last
-        elif not alike and not texts and len(integers) == 1:
-            label = integers[0]
-        else:
+        partly = [n for n in (*texts, *integers) if self.cells.numbers(n).missing.any()]
+        label = last if last in texts and len(texts) > 1 else None
+        for only in (texts, [] if texts else integers, partly):
+            label = only[0] if label is None and len(only) == 1 else label
+        if partly and label is not None and label not in partly and not alike:
+            alike = [label, *partly]
+        if label is None or alike:
             self._ask_for_label(alike)
         self.roles.doubts.append(
             f"the labels are taken from column {label!r}, as no column is called label; if they "
             "are elsewhere, pass --label NAME (label='NAME')"
         )
         return label
+
+    def _counts(self, name: str) -> bool:
+        """Whether a column of numbers has the name of a quantity."""
+        return self.kinds[name] == "number" and QUANTITY.fullmatch(folded(name)) is not None
 
     def _names_rows(self, name: str) -> bool:
         """Whether a column holds short texts that are all distinct."""

@@ -205,8 +205,10 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
         line = content[: error.start].count(b"\n") + 1
         way_out = "Pass --encoding cp1252 (encoding='cp1252') for a file of Windows in a Western "
         way_out += "language; others have cp1250, cp1251, shift_jis or gb18030."
-        if b"\0" in content[:100]:
+        if content[:100].count(b"\0") > len(content[:100]) / 4:
             way_out = "Pass --encoding utf-16-le (encoding='utf-16-le')."
+        elif b"\0" in content[:100]:
+            way_out = "Remove the byte."
         elif encoding:
             way_out = "Pass another encoding."
         raise ValueError(

@@ -334,6 +334,8 @@ def test_text_of_another_encoding_is_named(read):
         read(text, encoding="ascii")
     with pytest.raises(ValueError, match=r"zero byte.*Pass --encoding utf-16-le"):
         read("a,b\n1,x\n".encode("utf-16-le"))
+    with pytest.raises(ValueError, match=r"zero byte.*Remove the byte"):
+        read("a,b\n1,x\n2,\0y\n")
 
 
 def test_wide_files_equal_pandas(read, rng):

@@ -60,6 +60,28 @@ def test_last_column_before_ids_and_predictions_is_guessed(tmp_path, frame):
         assert "the labels are taken from column 'kind'" in str(data.summary)
 
 
+def test_columns_with_empty_cells_are_rather_the_labels(read, frame):
+    city = ["Ulm", "Bonn"] * 20
+    frame = frame.rename(columns={"label": "kind"})
+    data = read(frame.assign(city=city, r=frame["q"]))
+    assert data.class_names == ("cat", "dog", "eel")
+    assert "the labels are taken from column 'kind'" in str(data.summary)
+    question = "which column holds the labels, 'city' or 'kind'[?] The columns are"
+    with pytest.raises(ValueError, match=question):
+        read(frame.assign(city=city))
+    codes = frame.assign(kind=pd.array([1, 2, 3, None] * 10, "Int64"), city=city)
+    with pytest.raises(ValueError, match=question):
+        read(codes)
+
+
+def test_quantities_of_classes_are_no_labels(read, frame):
+    sizes = np.random.default_rng(0).integers(20, 30, N)
+    frame = frame.rename(columns={"label": "grade"}).assign(class_size=sizes)
+    data = read(frame)
+    assert data.class_names == ("cat", "dog", "eel")
+    assert_features(data, frame, "p", "q", "class_size")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
