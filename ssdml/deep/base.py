@@ -61,7 +61,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
     network_: Any
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "backbone": [str, callable],
+        "backbone": [object],  # metric_network names the fix
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "decay": [Interval(Real, 0, 1, closed="neither")],
         "pretrain_epochs": [Interval(Integral, 0, None, closed="left")],

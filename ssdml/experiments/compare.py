@@ -121,7 +121,7 @@ def compare(
     if not isinstance(dataset, Dataset):
         raise TypeError(
             f"compare: dataset must be a Dataset; got {type(dataset).__name__}. Pass "
-            "ssdml.datasets.load_dataset(name_or_path)."
+            "ssdml.datasets.load_dataset(name_or_path), or Dataset(name, X, y, class_names)."
         )
     if isinstance(seeds, Integral):
         raise TypeError(

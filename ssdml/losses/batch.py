@@ -181,8 +181,10 @@ def class_labels(batch: Batch, who: str) -> torch.Tensor:
 
 
 def as_tensor(value: Any, device: torch.device) -> torch.Tensor:
-    """Return a tensor on the device; copy an array, which may be read-only."""
-    return value.to(device) if isinstance(value, torch.Tensor) else torch.tensor(value).to(device)
+    """Return a tensor on the device; copy an array, which may be read-only, or a column."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    return torch.tensor(value.to_numpy() if hasattr(value, "to_numpy") else value).to(device)
 
 
 def promoted(tensor: torch.Tensor) -> torch.Tensor:

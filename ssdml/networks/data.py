@@ -165,9 +165,10 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
     if isinstance(dataset, torch.Tensor):
         dataset = dataset.detach()
         if dataset.ndim < 2 or not dataset.numel():
+            way_out = " Pass X[None] for one sample." if dataset.ndim == 1 else ""
             raise ValueError(
                 f"{who}: dataset must have shape (n, ...) with at least one sample of one number; "
-                f"got {tuple(dataset.shape)}."
+                f"got {tuple(dataset.shape)}.{way_out}"
             )
         if dataset.ndim == 3:
             dataset = dataset[:, None]

@@ -32,7 +32,8 @@ def check_float_matrix(value: Any, name: str, who: str) -> None:
             f"{who}: {name} must be a floating tensor; got {_kind(value)}. Pass {way_out}."
         )
     if value.dim() != 2 or value.shape[1] == 0:
-        way_out = f" Pass {name}.flatten(1)." * (value.dim() > 2)
+        way_outs = {0: "", 1: f" Pass {name}[None] for one row.", 2: ""}
+        way_out = way_outs.get(value.dim(), f" Pass {name}.flatten(1).")
         raise ValueError(
             f"{who}: {name} must have two dimensions and a column; got shape "
             f"{tuple(value.shape)}.{way_out}"
@@ -60,7 +61,8 @@ def check_integers(value: Any, shape: torch.Size, name: str, who: str) -> None:
     if not is_tensor or value.dtype not in INTEGERS:
         of_names = f"torch.as_tensor(ssdml.datasets.encode_partial_labels({name})[0])"
         are_names = not is_tensor and np.asarray(value).dtype.kind in "OUST"
-        way_out = way_out if is_tensor else of_names if are_names else f"torch.as_tensor({name})"
+        values = f"{name}.to_numpy()" if hasattr(value, "to_numpy") else name
+        way_out = way_out if is_tensor else of_names if are_names else f"torch.as_tensor({values})"
         raise TypeError(
             f"{who}: {name} must be a tensor of integers; got {_kind(value)}. Pass {way_out}."
         )

@@ -450,7 +450,9 @@ def check_number(
 def check_count(value: Any, name: str, who: str, *, least: int = 1) -> None:
     """Raise unless ``value`` is a whole number, at least ``least``."""
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{who}: {name} must be a whole number; got {value!r}.")
+        is_one = getattr(value, "ndim", None) == 0 and "int" in str(value.dtype)  # labels.max() + 1
+        way_out = f" Pass {int(value)}." if is_one else ""
+        raise TypeError(f"{who}: {name} must be a whole number; got {value!r}.{way_out}")
     if value < least:
         raise ValueError(f"{who}: {name} must be at least {least}; got {value}.")
 

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from pytorch_metric_learning.losses import BaseMetricLossFunction
@@ -97,7 +98,9 @@ def test_rows_of_weight_zero_are_ignored(name):
 def test_unit_weights_equal_no_weights(name):
     loss, (z, labels, weights) = make(name), batch()
     plain = loss(z, labels).item()
+    ones = pd.Series(1.0, index=range(16, 0, -1))
     assert loss(z, labels, weights=torch.ones(16)).item() == pytest.approx(plain)
+    assert loss(z, labels, weights=ones).item() == pytest.approx(plain)
     assert loss(z, labels, weights=weights).item() != pytest.approx(plain, rel=1e-4)
 
 
@@ -240,7 +243,7 @@ def test_bad_input_raises(name):
         (TypeError, "embeddings must be dense; got a nested tensor", (nested, labels)),
         (TypeError, "embeddings must be dense; got .*to_dense", (z.to_sparse(), labels)),
         (TypeError, "embeddings must be .*meta device", (z.to("meta"), labels.to("meta"))),
-        (ValueError, "embeddings must have two dimensions", (z[0], labels)),
+        (ValueError, r"embeddings must have two dim.* Pass embeddings\[None\]", (z[0], labels)),
         (ValueError, r"embeddings .* Pass embeddings\.flatten", (z[:, :, None], labels)),
         (ValueError, r"labels must have shape \(16,\)", (z, labels[1:])),
         (ValueError, r"labels .*\(16, 1\)\. Pass labels\.squeeze", (z, labels[:, None])),
@@ -248,6 +251,7 @@ def test_bad_input_raises(name):
         (TypeError, rf"{integers} torch.float64\. Pass labels\.long", (z, labels.double())),
         (TypeError, rf"{integers} torch.float32\. Pass labels\.argmax", (z, indicators)),
         (TypeError, rf"{integers} list\. Pass torch\.as_tensor\(la", (z, labels.tolist())),
+        (TypeError, rf"{integers} Series\. .*\(labels\.to_numpy", (z, pd.Series(labels))),
         (TypeError, rf"{integers} list\. .*encode_partial_labels", (z, ["a"] * len(labels))),
         (ValueError, r"labels must be -1 \(unlabeled\) or at least 0; got -2", (z, labels * 2)),
         (ValueError, "weights must have one entry per row", (z, labels, *[None] * 3, weights[1:])),
@@ -334,6 +338,8 @@ def test_zero_classes_or_columns_raise(name, size):
             kind(**needed | {size: 0})
         with pytest.raises(TypeError, match=rf"{size} must be a whole number; got 2\.5"):
             kind(**needed | {size: 2.5})
+        with pytest.raises(TypeError, match=rf"{size} must .*; got tensor\(4\)\. Pass 4\."):
+            kind(**needed | {size: torch.tensor([1, 3]).max() + 1})
 
 
 @pytest.mark.parametrize("name", OF_ROWS)

@@ -338,6 +338,7 @@ class TestBadInput:
         "wrong",
         [
             {"backbone": nn.Flatten},
+            {"backbone": None},
             {"n_components": 33},
             {"losses": [len]},
             {"losses": GraphConsistency(), "batch_size": 1},
