@@ -25,13 +25,14 @@ class Input:
     """How the samples of a fit were read, so that new ones are read alike.
 
     ``columns`` are the features of a table, ``text`` is a column of texts, ``image_size`` the side
-    of images that stay in their files.
+    of images that stay in their files, ``label`` the column of labels.
     """
 
     columns: tuple[str, ...] = ()
     text: str | None = None
     text_model: str | None = None
     image_size: int | None = None
+    label: str | None = None
 
     @classmethod
     def of_fit(cls, raw: RawItems, X: Any, text_model: str | None, words: Any) -> Input:
@@ -43,9 +44,9 @@ class Input:
         model = BY_WORDS if words is not None else text_model
         columns = tuple(raw.columns or ())
         if model is not None:
-            return cls((), columns[0] if columns else None, model, side)
+            return cls((), columns[0] if columns else None, model, side, raw.label_column)
         is_table = isinstance(raw.items, ImageFiles) or len(raw.items.shape) > 2
-        return cls(() if is_table else columns, image_size=side)
+        return cls(() if is_table else columns, image_size=side, label=raw.label_column)
 
     def save(self, model: Path, words: Any) -> None:
         """Write it beside a model, with the words of its texts and a checksum of both."""
@@ -76,7 +77,7 @@ class Input:
             kept = dict(parse_json(text))
             checksum = str(kept.pop("sha256", ""))
             content = cls(**kept)
-            texts = (content.text, content.text_model)
+            texts = (content.text, content.text_model, content.label)
             wrong = not all(isinstance(value, str | None) for value in (*texts, *content.columns))
             if wrong or not isinstance(content.image_size, int | None):
                 raise ValueError("its values are of wrong types")
@@ -235,7 +236,11 @@ def read_new(
     kept, path = Input.of(model), Path(data)
     if path.is_dir() or path.suffix.lower() == ".zip" or table_suffix(path) is not None:
         choice = replace(
-            choice, features=kept.columns, text=choice.text or kept.text, model=str(model)
+            choice,
+            features=kept.columns,
+            text=choice.text or kept.text,
+            model=str(model),
+            label_of_fit=kept.label,
         )
     raw = read_items(data, choice, encoding=encoding)
     encoded_labels(raw, names(no_label))

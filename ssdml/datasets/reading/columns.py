@@ -44,7 +44,8 @@ class Choice:
 
     ``features`` and ``ignore`` are names, or patterns such as ``"f*"``. With ``texts`` the samples
     are texts, even if there are numbers. Without ``needs_label`` there need be no label. ``model``
-    names the model whose features and texts these are.
+    names the model whose features and texts these are, ``label_of_fit`` its labels, which may be
+    missing.
     """
 
     label: str | None = None
@@ -55,6 +56,7 @@ class Choice:
     texts: bool = False
     needs_label: bool = True
     model: str | None = None
+    label_of_fit: str | None = None
 
 
 @dataclass
@@ -259,6 +261,8 @@ class Chooser:
 
     def _label(self) -> str | None:
         free = [n for n in self.free() if self._may_be_classes(n)]
+        if self.choice.label_of_fit in free:
+            return self.choice.label_of_fit
         by_name = {folded(n): n for n in reversed(free)}
         named = next((by_name[n] for n in LABEL_NAMES if n in by_name), None)
         if named is not None:

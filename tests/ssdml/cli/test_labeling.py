@@ -3,6 +3,7 @@
 import csv
 
 import numpy as np
+import pytest
 
 
 def test_next_lists_unlabeled_samples(run, arrays, tmp_path):
@@ -50,7 +51,8 @@ def test_next_needs_unlabeled_samples(run, data, tmp_path):
     assert "must have unlabeled samples; all 120 had a label" in told.stderr
 
 
-def test_next_leaves_out_labels_that_came_after_the_fit(run, arrays, tmp_path):
+@pytest.mark.parametrize("chosen", [(), ("--label", "topic")])
+def test_next_leaves_out_labels_that_came_after_the_fit(run, arrays, tmp_path, chosen):
     X, y = map(np.load, arrays)
     names = [["", "x", "y", "z"][label + 1] for label in y]
     model, table = tmp_path / "model", tmp_path / "t.csv"
@@ -61,7 +63,7 @@ def test_next_leaves_out_labels_that_came_after_the_fit(run, arrays, tmp_path):
             csv.writer(file).writerows([["a", "b", "c", "d", "e", "topic"], *cells])
 
     def suggested():
-        result = run("next", model, table, "-n", 4, "--label", "topic")
+        result = run("next", model, table, "-n", 4, *chosen)
         assert result.exit_code == 0, result.stderr
         return [int(line["row"]) for line in csv.DictReader(result.stdout.splitlines())], result
 
