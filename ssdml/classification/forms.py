@@ -109,7 +109,7 @@ def linear_forms(X: Array, *, few: bool, by_direction: bool = True) -> list[Line
     if by_direction and d > TABLE_COLUMNS and _lengths_vary(some := X[:: 1 + len(X) // MAX_ROWS]):
         return [_form_of_directions(some)]
     if d > TABLE_COLUMNS:
-        form, total = principal_form(X), total_variance(X) * len(X) / max(len(X) - 1, 1)
+        form, total = principal_form(X), total_variance(X, ddof=1)
         return [form._replace(matrix=1 / np.sqrt(total or 1.0) * form.matrix)]
     spread, mean = covariance(X), X.mean(axis=0, dtype=np.float64)
     variance = np.diag(spread)

@@ -69,7 +69,7 @@ def project_input(
     mean = float(flat.mean(dtype=np.float64))
     projection = InputProjection(mean, np.zeros(0), np.zeros((0, 0)), unit, 1.0)
     rows = projection.normalize(flat)
-    variance = total_variance(rows) * len(rows) / max(len(rows) - 1, 1)
+    variance = total_variance(rows, ddof=1)
     projection = projection._replace(
         center=rows.mean(axis=0, dtype=np.float64).astype(np.float32),
         axes=leading_axes(rows).astype(np.float32),

@@ -177,8 +177,10 @@ def scale_exactly(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
     return np.asarray(np.ldexp(rows, -exponent)), exponent
 
 
-def total_variance(rows: npt.NDArray[Any]) -> float:
+def total_variance(rows: npt.NDArray[Any], *, ddof: int = 0) -> float:
     """Compute the mean squared distance of the rows (n, d) to their mean.
+
+    The sum is divided by n - ``ddof``; 1 gives the trace of :func:`covariance`.
 
     Examples
     --------
@@ -191,7 +193,7 @@ def total_variance(rows: npt.NDArray[Any]) -> float:
         offsets = block - mean
         offsets *= offsets
         total += float(offsets.sum())
-    return total / len(rows)
+    return total / max(len(rows) - ddof, 1)
 
 
 def check_spread(X: npt.NDArray[Any], who: str, *, may_underflow: bool = False) -> None:
@@ -266,7 +268,7 @@ def leading_axes(
     else:
         values, axes = _largest(symmetrize(covariance(rows)), most or rows.shape[1])
         axes = fix_signs(axes)
-    wanted = share * total_variance(rows) * len(rows) / max(len(rows) - 1, 1)
+    wanted = share * total_variance(rows, ddof=1)
     return axes[:, : 1 + int(np.searchsorted(np.cumsum(values), wanted))]
 
 

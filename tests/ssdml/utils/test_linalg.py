@@ -146,6 +146,9 @@ def test_covariance_of_one_column_or_row(rng):
 
 def test_total_variance_sums_over_columns(tall):
     assert total_variance(tall) == pytest.approx(tall.var(axis=0).sum(), rel=1e-12)
+    trace = np.trace(covariance(tall))
+    assert total_variance(tall, ddof=1) == pytest.approx(trace, rel=1e-12)
+    assert total_variance(tall[:1], ddof=1) == 0
 
 
 def test_product_matches_matmul(tall, rng):
