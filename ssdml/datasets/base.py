@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ssdml.datasets.reading.summary import Summary
 from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import UNLABELED
 
 if TYPE_CHECKING:
     from ssdml.datasets.reading.table import Table
@@ -49,7 +50,8 @@ class Dataset:
     Raises
     ------
     ValueError
-        If the name or a class name is not text in UTF-8, as file names may be: results could not
+        If y are not whole numbers, one per sample, below the number of `class_names`; or if the
+        name or a class name is not text in UTF-8, as file names may be: results could not
         be written.
     """
 
@@ -66,13 +68,22 @@ class Dataset:
     summary: Summary | None = None
 
     def __post_init__(self) -> None:
+        from ssdml.utils.labels import check_codes
+
+        where = "Dataset" if self.summary is None else self.summary.title
+        codes = check_codes(self.y, len(self.X), where, "y", UNLABELED)
+        n_classes = len(self.class_names)
+        if len(codes) and codes.max() >= n_classes:
+            raise ValueError(
+                f"{where}: y must lie below the number of class_names = {n_classes}; got "
+                f"{codes.max()}. Name all classes."
+            )
         for what, names, of in (
             ("name", (self.name,), "file"),
             ("class_names", self.class_names, "class"),
         ):
             wrong = [name for name in names if not is_unicode(name)]
             if wrong:
-                where = "Dataset" if self.summary is None else self.summary.title
                 raise ValueError(
                     f"{where}: {what} must be text in UTF-8; got {wrong[0]!a}. Rename the {of} or "
                     "its folder."

@@ -155,6 +155,12 @@ def compare(
     refuse_other_results(out, resume)
     if isinstance(methods, Mapping):
         factories = dict(methods)
+        for name, factory in factories.items():
+            if not callable(factory):
+                raise TypeError(
+                    f"compare: methods[{name!r}] must make an estimator; got {factory!r}. Pass "
+                    "lambda random_state, n_jobs: ..., which returns a new one."
+                )
     else:
         factories = _factories(methods, dataset, deep, weights, protocol)
     form = resolve_features(dataset, "raw" if deep and features == "auto" else features)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
+from ssdml import SSDML
 from ssdml.datasets import LabelScarceSplit, label_scarce_split
 from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.experiments import METHODS, compare, preprocessing
@@ -255,6 +256,13 @@ def test_data_that_are_no_dataset_are_named(tmp_path, dataset):
     message = f"dataset must be a Dataset; got {type(dataset).__name__}. Pass .*load_dataset"
     with pytest.raises(TypeError, match=message):
         compare(dataset, ["input"], out=tmp_path / "out")
+
+
+def test_estimators_in_place_of_factories_are_named(blobs, tmp_path):
+    message = r"methods\['mine'\] must make an estimator; got SSDML\(\)\. Pass lambda random_state"
+    with pytest.raises(TypeError, match=message):
+        compare(blobs, {"mine": SSDML()}, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_method_and_one_budget_may_be_given_alone(blobs, tmp_path):
