@@ -40,7 +40,7 @@ OF_SVMLIGHT = (
     "Load it with sklearn.datasets.load_svmlight_file, and save X.toarray() and y with numpy.savez"
 )
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
-RULED = re.compile(rb"\s*(?:[^\n]*\|[^\n]*\n)?" + RULE[1:], re.MULTILINE)
+RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULTILINE)
 DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTILINE)
 ARFF = re.compile(rb"(?:\s*%[^\n]*\n)*\s*@relation\s", re.IGNORECASE)
 OF_ARFF = "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)"

@@ -272,6 +272,14 @@ def test_tables_as_databases_print_them_are_read(read, text):
     )
 
 
+@pytest.mark.parametrize("n_columns", [2, 5000])
+def test_blanks_and_bars_are_searched_once(read, n_columns):
+    """In all pairs, it would take minutes."""
+    names = " " * 20_000 + "|".join(f"c{j}" for j in range(n_columns))
+    table = read(f"{names}\n{'|'.join(['1.5'] * n_columns)}\n")
+    assert table.columns.num_columns == n_columns
+
+
 def test_the_rule_below_a_header_of_markdown_is_no_row(read):
     table = read("| a | label |\n|--:|:---|\n| 1 | x |\n| 2 | |\n")
     assert {name.strip(): cells for name, cells in columns(table).items() if name.strip()} == {
