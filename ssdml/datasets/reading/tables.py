@@ -304,7 +304,7 @@ def _annotated(row: Any) -> Any:
     if isinstance(row.get("data_row"), dict) and isinstance(row.get("projects"), dict):
         return _of_labelbox(row["data_row"], row["projects"])
     if "custom_id" in row and isinstance(row.get("response"), dict):  # a batch of OpenAI
-        with suppress(KeyError, TypeError, IndexError):
+        with suppress(KeyError, TypeError, ValueError):  # of another form, or of several texts
             [found] = row["response"]["body"]["data"]
             return {"id": row["custom_id"], "embedding": found["embedding"]}
     data, annotations = row.get("data"), row.get("annotations")

@@ -113,6 +113,11 @@ def test_embeddings_in_answers_of_openai_are_features(tmp_path):
     data = read_dataset(tmp_path / "t.jsonl", Choice(needs_label=False))
     np.testing.assert_allclose(data.X, vectors)
     assert data.ids.tolist() == [f"s{i}" for i in range(5)]
+    for several in ([{"embedding": [0.5, 1]}] * 2, []):
+        rows[3]["response"]["body"]["data"] = several
+        (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        with pytest.raises(ValueError, match=r"t\.jsonl, line 4, column 'embedding': an empty cell"):
+            read_dataset(tmp_path / "t.jsonl", Choice(needs_label=False))
 
 
 @pytest.mark.parametrize("write", [json.dumps, str], ids=["JSON", "Python"])
