@@ -326,7 +326,8 @@ def _stacked(column: Array, who: str, name: str) -> Array:
 
 def working_dtype(dtype: npt.DTypeLike) -> npt.DTypeLike:
     """Return the dtype to compute in: float32 for half and single precision, else float64."""
-    return np.float32 if np.dtype(dtype) in (np.float16, np.float32) else np.float64
+    kind = np.dtype(dtype)
+    return np.float32 if kind.kind == "f" and kind.itemsize <= 4 else np.float64
 
 
 def check_finite(rows: Array, who: str, name: str, first_row: int = 0) -> None:

@@ -22,7 +22,7 @@ from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import check_order
 from ssdml.utils.linalg import check_spread
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import check_cells, check_finite
+from ssdml.utils.validation import check_cells, check_finite, working_dtype
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,6 +72,8 @@ class LearnedMetric(EmbeddingMixin):
         """Validate rows in memory; their entries may still be NaN or infinite."""
         check_file(X, who)
         X, floats = check_cells(X, who), (np.float64, np.float32)
+        if isinstance(X, np.ndarray) and X.dtype.kind == "f":
+            X = X.astype(working_dtype(X.dtype), copy=False)
         rows: Array = validate_data(self, X, dtype=floats, ensure_all_finite=False, **checks)
         return rows
 
@@ -94,7 +96,7 @@ class LearnedMetric(EmbeddingMixin):
         Returns
         -------
         embedding : ndarray of shape (n_samples, n_components)
-            float32 if X is, else float64. A dask array if X is.
+            float32 if X is, or float16, else float64. A dask array if X is.
         """
         check_is_fitted(self)
         return self._apply(X, self._embedder, self._n_features_out)

@@ -219,3 +219,12 @@ def test_one_sided_distributions_agree_with_propagation(blobs):
     np.testing.assert_array_equal(
         model.label_distributions_, propagate_labels(knn_graph(X, 10), labels)
     )
+
+
+@pytest.mark.parametrize("dtype", ["float16", ">f4"])
+def test_short_numbers_are_learned_in_single_precision(digits, dtype):
+    X, _, y = digits
+    short = X.astype(dtype)
+    found, single = (SSDML(random_state=0).fit(rows, y) for rows in (short, short.astype("f4")))
+    assert found.embedding_.dtype == found.transform(short).dtype == np.float32
+    np.testing.assert_array_equal(found.transform(short), single.transform(short.astype("f4")))
