@@ -15,6 +15,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -45,7 +46,9 @@ DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTIL
 ARFF = re.compile(rb"(?:\s*%[^\n]*\n)*\s*@relation\s", re.IGNORECASE)
 OF_ARFF = "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)"
 ONE_COLUMN = "\x1f"  # the separator of a file without any
-SAMPLE = 2**16  # bytes at the beginning that show the separator
+SAMPLE = 2**16  # bytes at the beginning that show the separator, but at least these lines:
+FIRST_LINES = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){1,3}")
+LONGEST = 2**26  # bytes of these lines
 MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
 CELL_BYTES = 40  # of a cell in memory, besides its text
 CHUNK = 2**24
@@ -64,7 +67,7 @@ class Layout(NamedTuple):
 
 
 def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | None = None) -> Table:
-    """Read a table of text; its first 64 kB show the separator.
+    """Read a table of text; its first 64 kB, or three lines, show the separator.
 
     Parameters
     ----------
@@ -223,8 +226,10 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
     Lines above the header go: those that begin with "#", and those of at most half as many cells.
     """
     start = len(content) - len(content.lstrip(b"\r\n"))
-    text = content[start : start + SAMPLE].decode("utf-8", errors="ignore")
-    is_whole = len(content) <= start + SAMPLE
+    lines = FIRST_LINES.match(content, start, start + LONGEST)
+    stop = max(start + SAMPLE, lines.end() + 1 if lines else 0)
+    text = content[start:stop].decode("utf-8", errors="ignore")
+    is_whole = len(content) <= stop
     best, most = Layout(ONE_COLUMN, 1), (0.5, 0.0)
     before, after = b"", b""  # the header
     for separator in [declared] if declared else SEPARATORS:
@@ -253,8 +258,8 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
         if _is_matrix(list(map(_words, text.splitlines()[: None if is_whole else -1]))):
             return _layout(_with_tabs(content), "\t")
     if best.n_above:
-        lines = content[start:].splitlines(keepends=True)
-        content = content[:start] + b"".join(lines[best.n_above :])
+        below = content[start:].splitlines(keepends=True)[best.n_above :]
+        content = content[:start] + b"".join(below)
     if not before + after:
         return best, content
     end = re.search(rb"\r?\n|\r", content)
@@ -265,7 +270,11 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
 def _rows(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], list[int]]:
     """Return the rows with cells in the beginning of a file, and the line on which each ends."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    rows = [(row, reader.line_num) for row in reader if row]
+    rows: list[tuple[list[str], int]] = []
+    with suppress(csv.Error):  # a cell of more than 128 kB
+        rows += ((row, reader.line_num) for row in reader if row)
+    if not rows:
+        return [[text]], [1]
     if not is_whole:
         rows = rows[:-1] or rows  # the last may be cut
     return [row for row, _ in rows], [line for _, line in rows]

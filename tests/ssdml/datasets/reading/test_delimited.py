@@ -355,6 +355,17 @@ def test_wide_files_equal_pandas(read, rng):
     np.testing.assert_array_equal(found, frame.iloc[:, :50])
 
 
+@pytest.mark.parametrize("separator", [*",;|\t", " "])
+@pytest.mark.parametrize("n_rows", [2, 4])
+def test_headers_may_be_long(read, separator, n_rows):
+    """Of 160 kB, such as of 10,000 genes; other separators leave one cell of that size."""
+    names = [f"ENSG{j:011d}" for j in range(10_000)]
+    rows = [separator.join(["1.5"] * len(names))] * n_rows
+    table = read("\n".join([separator.join(names), *rows]))
+    assert table.columns.shape == (n_rows, len(names))
+    assert table.columns.column_names == names
+
+
 @pytest.mark.parametrize("content", ["sep=,\n", 'sep="\n1"2\n', "\n" * 10**5])
 def test_odd_beginnings_are_read_or_refused(tmp_path, content):
     path = tmp_path / "t.csv"

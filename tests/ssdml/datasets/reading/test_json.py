@@ -116,7 +116,7 @@ def test_embeddings_in_answers_of_openai_are_features(tmp_path):
     for several in ([{"embedding": [0.5, 1]}] * 2, []):
         rows[3]["response"]["body"]["data"] = several
         (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        with pytest.raises(ValueError, match=r"t\.jsonl, line 4, column 'embedding': an empty cell"):
+        with pytest.raises(ValueError, match=r"t\.jsonl, line 4, column 'embedding': an empty"):
             read_dataset(tmp_path / "t.jsonl", Choice(needs_label=False))
 
 
