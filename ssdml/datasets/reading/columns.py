@@ -27,7 +27,7 @@ from ssdml.datasets.reading.table import (
 
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
-QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank|value)s?")
+QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank)s?")
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
 ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")

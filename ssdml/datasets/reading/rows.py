@@ -18,7 +18,7 @@ from ssdml.datasets.reading.cells import Cells, is_text
 from ssdml.datasets.reading.columns import Choice, Roles, choose_columns, is_added
 from ssdml.datasets.reading.image_folders import as_relative, find_images, images_of, stack_images
 from ssdml.datasets.reading.summary import Summary, counted, listed
-from ssdml.datasets.reading.table import SPLITS, TRUTH, Table, folded, unnested
+from ssdml.datasets.reading.table import MISSING, SPLITS, TRUTH, Table, folded, unnested
 from ssdml.utils.files import check_inside, check_memory, check_names, parse_json
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
@@ -26,7 +26,7 @@ from ssdml.utils.typing import Array
 LAST = 5  # rows, in which totals may be
 LEAST_ROWS = 4  # above a sum of them
 TOTALS = ("total", "totals", "grand total", "subtotal", "sum", "mean", "average", "avg", "median")
-TRUE, FALSE = {*TRUTH, "1", "1.0", "yes"}, {*TRUTH.values(), "0", "0.0", "no", ""}
+TRUE, FALSE = {*TRUTH, "1", "1.0", "yes"}, {*TRUTH.values(), "0", "0.0", "no", *MISSING}
 
 
 def read_rows(table: Table, choice: Choice) -> RawItems:

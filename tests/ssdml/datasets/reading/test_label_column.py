@@ -80,6 +80,8 @@ def test_quantities_of_classes_are_no_labels(read, frame):
     data = read(frame)
     assert data.class_names == ("cat", "dog", "eel")
     assert_features(data, frame, "p", "q", "class_size")
+    data = read(frame.assign(label_value=np.arange(N) % 3))
+    assert data.class_names == ("0", "1", "2")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,9 @@ def test_predictions_of_an_earlier_run_are_no_labels_and_no_features(tmp_path, f
     assert "without 20 predictions of an earlier `ssdml label`" in str(data.summary)
 
 
-@pytest.mark.parametrize(("true", "false"), [("WAHR", "FALSCH"), ("VRAI", "FAUX"), ("yes", "")])
+@pytest.mark.parametrize(
+    ("true", "false"), [("WAHR", "FALSCH"), ("VRAI", "FAUX"), ("yes", ""), ("TRUE", "NA")]
+)
 def test_marks_of_predictions_may_come_from_excel(tmp_path, frame, true, false):
     added = {"confidence": 0.5, "runner_up": "z", "map_x": 1, "map_y": 2}
     written = frame.assign(**added, is_new_label=[true, false] * 20)
