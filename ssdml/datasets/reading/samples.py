@@ -236,7 +236,7 @@ def _texts(chooser: Chooser) -> None:
                 )
             wanted = "texts" if chooser.choice.texts else "numbers or of texts"
             name_features = "Name features with --features A,B (features=['A', 'B'])"
-            if not {"number", "vector"} & {chooser.kinds.get(n) for n in held}:
+            if held and not {"number", "vector"} & {chooser.kinds.get(n) for n in held}:
                 name_features = "Write numbers in their place"
             chooser.ask(
                 f"must have columns of {wanted} besides the label"

@@ -447,6 +447,9 @@ def test_embeddings_that_are_no_vectors_are_told(tmp_path, frame, suffix):
     data = read_dataset(path, Choice())
     assert data.ids is None
     assert "column 'embedding' is not a feature, as it holds" in str(data.summary)
+    write_rows(path, frame[["label"]].to_dict("list"))
+    with pytest.raises(ValueError, match=r"besides the label; the columns are label\. Name feat"):
+        read_dataset(path, Choice())
     write_rows(path, frame[["embedding", "label"]].to_dict("list"))
     with pytest.raises(ValueError, match=r"embedding cannot be used; .* Write numbers in their"):
         read_dataset(path, Choice())
