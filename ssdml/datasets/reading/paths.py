@@ -17,6 +17,7 @@ from ssdml.datasets.reading.delimited import OF_ARFF, OF_SVMLIGHT
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
     as_relative,
+    is_image_name,
     read_image_folder,
     read_image_zip,
     read_text_folder,
@@ -116,7 +117,8 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
         return read_rows(_saved_by_hugging_face(folder), choice)
     files = [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(".")]
     forms = [p for p in files if table_suffix(p) and p.stem.lower() in FORMS]
-    if forms and len(forms) < sum(table_suffix(p) is not None for p in files):
+    n_usable = sum(bool(table_suffix(p)) or is_image_name(p.name) for p in files)
+    if 0 < len(forms) < n_usable:
         raw = _read_files(folder, [p for p in files if p not in forms], choice, encoding)
         assert raw.summary is not None
         raw.summary.left_out |= {p.name: "a form for predictions" for p in forms}

@@ -87,6 +87,17 @@ def test_forms_of_kaggle_are_no_samples(tmp_path):
     assert data.y.tolist() == [-1] * 9 + [i % 2 for i in range(9)]
 
 
+def test_forms_of_kaggle_name_no_classes_of_images(tmp_path):
+    write_images(tmp_path, ["train/cat/1.png", "train/dog/2.png", "test/3.png"])
+    (tmp_path / "sample_submission.csv").write_text("id,label\n3.png,cat\n")
+    data = read_dataset(tmp_path, Choice())
+    assert (data.class_names, data.ids.tolist()) == (
+        ("cat", "dog"),
+        ["test/3.png", "train/cat/1.png", "train/dog/2.png"],
+    )
+    assert data.y.tolist() == [-1, 0, 1]
+
+
 def test_images_that_no_row_names_are_told(tmp_path):
     write_images(tmp_path, [f"{i}.png" for i in range(5)])
     (tmp_path / "metadata.csv").write_text("file_name,label\n0.png,a\n1.png,b\n")
