@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
-from ssdml.datasets.reading.cells import is_text
 from ssdml.datasets.reading.columns import Choice
-from ssdml.datasets.reading.rows import read_rows
+from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
 from ssdml.datasets.reading.table import LABEL_NAMES, Table, folded, of_cells
 from ssdml.datasets.reading.tables import read_table, table_suffix
@@ -167,16 +166,20 @@ def read_arrays(
     X = read_npy(rows)
     if table_suffix(labels) is None:
         return _checked(rows, X, read_npy(labels), None, labels=labels)
-    y = _label_column(read_table(labels, encoding=encoding), (choice or Choice()).label)
+    table = read_table(labels, encoding=encoding)
+    y, facts = read_labels(table, _label_column(table, (choice or Choice()).label))
     if len(y) != len(X):
         raise ValueError(
             f"{labels}: must have {len(X)} labels, one per row of {rows}; got {len(y)}. Name "
             "the column label, and write -1 into empty lines."
         )
-    return _checked(rows, X, y, None, labels=labels)
+    raw = _checked(rows, X, y, None, labels=labels)
+    assert raw.summary is not None
+    raw.summary.facts |= facts
+    return raw
 
 
-def _label_column(table: Table, name: str | None) -> Array:
+def _label_column(table: Table, name: str | None) -> str:
     """Return the column of labels that is named, or has a usual name, or is the only one."""
     names = table.columns.column_names
     wanted = LABEL_NAMES if name is None else (folded(name),)
@@ -188,10 +191,7 @@ def _label_column(table: Table, name: str | None) -> Array:
             f"{table.path}: which column holds the labels? The columns are {listed(names, 20)}. "
             "Pass --label NAME."
         )
-    column = table.columns[found[0]]
-    if is_text(column):
-        return np.array([cell or "" for cell in column.to_pylist()], dtype=str)
-    return as_column(column.to_pylist(), f"{table.path}, column {found[0]!r}")
+    return found[0]
 
 
 def label_file(path: Path) -> Path:

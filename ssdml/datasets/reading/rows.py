@@ -15,7 +15,7 @@ from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import SIZE, center_crop
 from ssdml.datasets.pixels import Pixels, opened_image, pixels, upright_size
 from ssdml.datasets.reading.cells import Cells, is_text
-from ssdml.datasets.reading.columns import Choice, Roles, choose_columns, is_added
+from ssdml.datasets.reading.columns import IS_NEW, Choice, Roles, choose_columns, is_added
 from ssdml.datasets.reading.image_folders import as_relative, find_images, images_of, stack_images
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import MISSING, SPLITS, TRUTH, Table, folded, unnested
@@ -89,6 +89,16 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         table=replace(table, decimal="," if cells.decimal_commas else "."),
         label_column=roles.label,
     )
+
+
+def read_labels(table: Table, name: str) -> tuple[Array, dict[str, str]]:
+    """Return a column as labels, without predictions of `ssdml label`, and what to tell of it."""
+    names = table.columns.column_names
+    added = [n for n in names if is_added(n, names)]
+    cells = Cells(replace(table, columns=table.columns.select([name, *added])), [name, *added])
+    summary = Summary(f"{table.path}", {"labels": f"column {name!r}"})
+    roles = Roles(label=name, is_new=IS_NEW if added else None)
+    return _labels(cells, roles, summary), summary.facts
 
 
 def _doubt_totals(cells: Cells, roles: Roles, summary: Summary) -> None:

@@ -121,6 +121,10 @@ def test_labels_in_a_table(tmp_path):
     assert read("kind\n1\n2\n1\n") == ["1", "2", "1"]
     assert read(",label,note\n0,a,x\n1,,y\n2,b,\n") == ["a", "", "b"]
     assert read("kind,note\na,x\nb,y\na,z\n", label="Kind") == ["a", "b", "a"]
+    assert read("note; label\nx; a\ny; b\nz; a\n") == ["a", "b", "a"]
+    predicted = [f"{c},0.5,{new},a,1,2" for c, new in (("a", "false"), ("b", "true"), ("b", ""))]
+    added = "label,confidence,is_new_label,runner_up,map_x,map_y"
+    assert read("\n".join([added, *predicted])) == ["a", "", "b"]
     with pytest.raises(ValueError, match=r"which column holds the labels\? .*kind, note\. Pass"):
         read("kind,note\na,x\nb,y\na,z\n")
     with pytest.raises(ValueError, match=r"y\.csv: must have 3 labels, .* got 2\. Name the column"):
