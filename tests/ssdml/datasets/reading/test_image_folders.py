@@ -424,7 +424,7 @@ def test_a_manifest_among_images_is_read(tmp_path):
             "{}.PNG",
             "Images/{}.Png",
         ),
-        *("C:\\Users\\me\\images\\{}.png", "/home/me/pets/images/{}.png"),
+        *("C:\\Users\\me\\images\\{}.png", "/photos/me/pets/images/{}.png"),
     ],
 )
 def test_a_manifest_may_name_files_as_other_programs_do(tmp_path, name):
