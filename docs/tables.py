@@ -400,11 +400,16 @@ def proxy_ablation() -> Lines:
         )
 
 
+def on_caltech101() -> dict[int, list[Row]]:
+    """Runs on features of photographs, by labels per class."""
+    budgets = sorted({row["labels_per_class"] for row in succeeded("photographs", "caltech101")})
+    return {n: finished("photographs", "caltech101", COMPARED, n) for n in budgets}
+
+
 def caltech101(score: str) -> Lines:
     """A score on features of photographs, by labels per class."""
-    budgets = sorted({row["labels_per_class"] for row in succeeded("photographs", "caltech101")})
-    columns = {n: cells(finished("photographs", "caltech101", COMPARED, n), score) for n in budgets}
-    yield score, *map(str, budgets)
+    columns = {n: cells(rows, score) for n, rows in on_caltech101().items()}
+    yield score, *map(str, columns)
     for name in COMPARED:
         if any(name in found for found in columns.values()):
             yield f"`{name}`", *(found.get(name, "") for found in columns.values())
@@ -412,10 +417,9 @@ def caltech101(score: str) -> Lines:
 
 def caltech101_gain() -> Lines:
     """The paired gain in accuracy over logistic regression, by labels per class."""
-    rows = succeeded("photographs", "caltech101")
-    columns = {n: [row for row in rows if row["labels_per_class"] == n] for n in (1, 2, 5, 10)}
-    yield "gain in accuracy", *map(str, columns)
-    gains = (gap(by_method(found, "accuracy"), "ssdml", "logistic") for found in columns.values())
+    runs = on_caltech101()
+    yield "gain in accuracy", *map(str, runs)
+    gains = (gap(by_method(rows, "accuracy"), "ssdml", "logistic") for rows in runs.values())
     yield "`ssdml` over `logistic`, paired", *gains
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from ssdml.classification.forms import Form, principal_form
 from ssdml.classification.learning import Evidence, learn_evidence, update_evidence
@@ -34,7 +35,7 @@ from ssdml.metric.stiefel import (
 )
 from ssdml.networks.sampling import partitions
 from ssdml.utils.linalg import covariance, factor_of_few, product, random_orthonormal
-from ssdml.utils.parallel import count_threads, threads
+from ssdml.utils.parallel import Threads, count_threads, threads
 from ssdml.utils.progress import Stages
 from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED
@@ -59,9 +60,15 @@ class Classes(NamedTuple):
 
     def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
         """Spread them again on the graphs of the input and of an embedding together."""
-        edges = adjacency(self.form.graph) + adjacency(nearer)
         with threads(count_threads(n_jobs, "SSDML")) as pool:
-            return self.evidence.on(Diffusion(edges, pool), beside=before, farther=FARTHER)
+            return _on_both(self.evidence, adjacency(self.form.graph), nearer, before, pool)
+
+
+def _on_both(
+    evidence: Evidence, weights: csr_array, nearer: KNNGraph, before: Array, pool: Threads
+) -> Array:
+    both = Diffusion(weights + adjacency(nearer), pool)
+    return evidence.on(both, beside=before, farther=FARTHER)
 
 
 @contextmanager
@@ -116,8 +123,7 @@ def update_classes(
         if nearer is None:
             distributions = evidence.on(diffusions[evidence.form])
         else:
-            edges = Diffusion(weights[evidence.form] + adjacency(nearer), pool)
-            distributions = evidence.on(edges, beside=first, farther=FARTHER)
+            distributions = _on_both(evidence, weights[evidence.form], nearer, first, pool)
     return classes._replace(evidence=evidence), first, distributions
 
 

@@ -437,7 +437,7 @@ def _mask(found: pa.ChunkedArray) -> Mask:
 
 
 def are_vectors(cells: Sequence[str], least: int = LONG) -> bool:
-    """Whether all texts are vectors: in brackets, or the same number of numbers, ``least`` or more.
+    """Whether all texts are vectors: in brackets, or lists of one length, at least ``least``.
 
     Examples
     --------
