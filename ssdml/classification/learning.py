@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ssdml.classification.forms import Form
+from ssdml.classification.forms import Form, LinearForm
 from ssdml.classification.pool import (
     Classifier,
     Member,
@@ -24,6 +24,7 @@ from ssdml.classification.pool import (
     stratified_folds,
 )
 from ssdml.classification.softmax import softmax
+from ssdml.classification.trees import TreeClassifier, Trees
 from ssdml.graphs.propagation.class_prior import (
     ClassPrior,
     balance_factors,
@@ -111,6 +112,14 @@ class Evidence:
         shares[self.labeled] = self.labels
         return shares
 
+    def trees_on(self, linear: LinearForm) -> Trees | None:
+        """Trees of the pool, with their weight, for rows of a form; None if there are none."""
+        for voter in self.voters:
+            if isinstance(voter.classifier, TreeClassifier):
+                trees = voter.classifier.trees.moved(voter.classifier.linear, linear)
+                return trees._replace(weight=np.asarray(voter.weight))
+        return None
+
     @property
     def confidence(self) -> float:
         """Mean confidence of the pool in unlabeled rows."""
@@ -138,11 +147,13 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     codes, n_classes = class_codes(labels)
     n, labeled = len(codes), np.flatnonzero(codes != UNLABELED)
     judged, folds = _judged(labeled, codes, _products(forms, n_classes))
-    members = [
-        member
-        for form, diffusion in zip(forms, diffusions, strict=True)
-        for member in pool_members(form, judged, codes[judged], n_classes, folds, diffusion)
+    known = judged, codes[judged], n_classes, folds
+    found = [
+        (place, member)
+        for place, (form, diffusion) in enumerate(zip(forms, diffusions, strict=True))
+        for member in pool_members(form, *known, diffusion, trees=place == 0)  # once is enough
     ]
+    places, members = [place for place, _ in found], [member for _, member in found]
     free = unlabeled_rows(labeled, n)
     scales = 1 / np.array([_spread(member.classifier.logits(free)) for member in members])
     few, held_out = _few_weights(members), HeldOut(judged[:0], codes[:0], np.empty((0, n_classes)))
@@ -158,12 +169,10 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         distributions = softmax(np.tensordot(weights, logits, 1))
         held_out = HeldOut(judged[held], codes[judged[held]], distributions)
 
-    per_form = len(members) // len(forms)
-
     def voting(weights: Floats) -> tuple[Voter, ...]:
         return tuple(
-            Voter(member.classifier, place // per_form, float(weight))
-            for place, (member, weight) in enumerate(zip(members, weights * scales, strict=True))
+            Voter(member.classifier, place, float(weight))
+            for member, place, weight in zip(members, places, weights * scales, strict=True)
             if weight > 0  # none, if held-out labels contradict them all
         )
 
@@ -185,7 +194,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         doubt + (1 - doubt) * trust,
         0.0 if alone else doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
         held_out,
-        int(weights.reshape(len(forms), -1).sum(axis=1).argmax()),
+        int(np.bincount(places, weights).argmax()),
         voting(weights),
     )
 

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from ssdml.classification.forms import Form, LinearForm
 from ssdml.classification.softmax import softmax
+from ssdml.classification.trees import Trees
 from ssdml.graphs.laplacian import heat, heat_scales
 from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
@@ -22,13 +23,13 @@ FAINT = 1e-4  # least probability
 class ClassInterpolator(NamedTuple):
     r"""Class probabilities at any row, interpolated between rows where they are known.
 
-    With G the centered logarithms of the known probabilities and B their linear regression on the
-    rows, as in kriging with a trend:
+    With G the centered logarithms of the known probabilities, as in kriging with a trend T:
 
-    .. math:: p(x) = \mathrm{softmax}\Big(\tfrac12 x B
-        + \frac{\sum_j w_{xj} (G_j - \tfrac12 x_j B)}{\sum_j w_{xj}}\Big)
+    .. math:: p(x) = \mathrm{softmax}\Big(T(x)
+        + \frac{\sum_j w_{xj} (G_j - T(x_j))}{\sum_j w_{xj}}\Big)
 
-    over the k nearest rows, with the weights of :func:`ssdml.graphs.adjacency`. The trend
+    over the k nearest rows, with the weights of :func:`ssdml.graphs.adjacency`. The trend is half
+    the linear regression of G on the rows and, if there are trees, their weighted scores. It
     distinguishes rows with the same neighbors; the residuals carry what the graph found.
     """
 
@@ -40,6 +41,7 @@ class ClassInterpolator(NamedTuple):
     residuals: Array  # (n, C)
     n_neighbors: Array  # (), an integer
     center: Floats | None = None  # (d,), of the form
+    trees: Trees | None = None  # of the pool, on rows of the form
 
     @property
     def form(self) -> LinearForm:
@@ -75,12 +77,14 @@ class ClassInterpolator(NamedTuple):
             )
             logits = queries[block] @ self.trend[:-1] + self.trend[-1]
             logits += mean @ self.residuals
+            if self.trees is not None:
+                logits += self.trees.scores(queries[block], logits.shape[1])
             probabilities[block] = softmax(logits)
         return probabilities
 
 
-def interpolator(form: Form, distributions: Array) -> ClassInterpolator:
-    """Fit the interpolator to the distributions (n, C) of the rows of a form."""
+def interpolator(form: Form, distributions: Array, trees: Trees | None = None) -> ClassInterpolator:
+    """Fit the interpolator to the distributions (n, C) of the rows of a form, and trees on them."""
     logs = np.maximum(distributions, FAINT).astype(np.float32, copy=False)
     np.log(logs, out=logs)
     logs -= logs.mean(axis=1, keepdims=True)
@@ -92,7 +96,9 @@ def interpolator(form: Form, distributions: Array) -> ClassInterpolator:
     slope = np.linalg.solve(gram + RIDGE * level * np.eye(len(gram)), moments)
     trend = (TREND * np.vstack([slope, target - center @ slope])).astype(np.float32)
     logs -= rows @ trend[:-1] + trend[-1]
+    if trees is not None:
+        logs -= trees.scores(rows, logs.shape[1])
     scales = heat_scales(form.graph.distances[:, -1])
     k = np.asarray(form.graph.n_neighbors)
     mean, matrix, center = form.linear
-    return ClassInterpolator(mean, matrix, rows, scales, trend, logs, k, center)
+    return ClassInterpolator(mean, matrix, rows, scales, trend, logs, k, center, trees)

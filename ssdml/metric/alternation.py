@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from ssdml.classification.forms import Form, principal_form
 from ssdml.classification.learning import Evidence, learn_evidence, update_evidence
 from ssdml.classification.new_rows import ClassInterpolator, interpolator
+from ssdml.classification.trees import Trees
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.affinities import propagate_affinities
@@ -57,6 +58,11 @@ class Classes(NamedTuple):
 
     form: Form
     evidence: Evidence
+
+    @property
+    def trees(self) -> Trees | None:
+        """Trees of the pool on rows of the form, if there are any."""
+        return self.evidence.trees_on(self.form.linear)
 
     def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
         """Spread them again on the graphs of the input and of an embedding together."""
@@ -241,6 +247,7 @@ def combine(
     form: Form | None,
     distributions: Array,
     n_components: int | None,
+    trees: Trees | None = None,
 ) -> Learned:
     """Put class probabilities, learned metric and input side by side.
 
@@ -257,9 +264,11 @@ def combine(
     distributions : array of shape (n, n_classes)
         Of the rows.
     n_components : int or None
+    trees : Trees or None
+        Of the pool, on rows of the form.
     """
     d, scaled, components = X.shape[1], rescaled(X, form), feature_map.components
-    classifier = None if form is None else interpolator(form, distributions)
+    classifier = None if form is None else interpolator(form, distributions, trees)
     rows, represented, of_classes, n_classes = X, None, 0.0, 0
     if weight > 0:
         if form is not None and classifier is not None:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.classification.forms import Form, forms_with_graphs
+from ssdml.classification.forms import Form, LinearForm, forms_with_graphs
 from ssdml.classification.learning import HeldOut
+from ssdml.classification.trees import Trees
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.graphs.triplets import Triplets
@@ -102,6 +103,7 @@ class Summary(NamedTuple):
     references: Indices  # places among the chosen rows
     history: tuple[dict[str, Any], ...]
     held_out: HeldOut | None  # rows are places among the labeled ones
+    trees: tuple[Trees, LinearForm] | None  # of the pool, and the form of their rows
 
 
 def learn_out_of_core(
@@ -286,8 +288,10 @@ def summarize(
     rng = np.random.default_rng([task.seed, share.number])
     state, numbers, classes = _partition_state(blocks, labeled, share, task, rng)
     weight = input_weight(classes, task)
-    held_out = None
+    held_out = trees = None
     if classes is not None:
+        if classes.trees is not None:
+            trees = classes.trees, classes.form.linear
         held_out = classes.evidence.held_out
         among_labeled = np.searchsorted(labeled.numbers, numbers[held_out.rows])
         held_out = held_out._replace(rows=among_labeled)
@@ -315,6 +319,7 @@ def summarize(
         places(references),
         (report,),
         held_out,
+        trees,
     )
 
 
@@ -391,6 +396,7 @@ def pool_summaries(summaries: Sequence[Summary]) -> Summary:
         joined([summary.references for summary in summaries]),
         tuple(chain.from_iterable(summary.history for summary in summaries)),
         summaries[0].held_out,
+        summaries[0].trees,
     )
 
 
@@ -434,7 +440,10 @@ def _learn(
     with stages("embedding"):
         weight = float(np.mean([report["input_weight"] for report in pool.history]))
         found = pool.distributions[numbers]
-        learned = combine(X, feature_map, weight, form, found, model.n_components)
+        trees = None
+        if pool.trees is not None and form is not None:
+            trees = pool.trees[0].moved(pool.trees[1], form.linear)
+        learned = combine(X, feature_map, weight, form, found, model.n_components, trees)
         learned = learned._replace(distributions=pool.distributions)
     if model.guard:
         held_out = pool.held_out or labeled_rows(labeled.labels)

@@ -16,6 +16,7 @@ from torch.nn.functional import normalize
 
 from ssdml.classification.forms import FARTHEST
 from ssdml.classification.new_rows import ClassInterpolator
+from ssdml.classification.trees import FLOOR, Trees
 from ssdml.graphs.laplacian import WEIGHT_FLOOR
 from ssdml.graphs.neighbors.exact import SLACK
 from ssdml.metric.features import ClassRepresentation
@@ -43,14 +44,17 @@ class RowEmbedding(nn.Module):
     def __init__(self, components: Array, representation: ClassRepresentation | None) -> None:
         super().__init__()
         self.register_buffer("columns", single_precision(components.T))
-        self.n_neighbors, self.centered = 0, False
+        self.n_neighbors, self.centered, self.trees = 0, False, None
         if representation is not None:
             classifier = representation.classifier
             self.n_neighbors = int(classifier.n_neighbors)
             self.centered = classifier.center is not None
             for name, part in classifier._asdict().items():
-                kept = torch.tensor(0 if part is None else part)
-                self.register_buffer(f"part_{name}", kept)
+                if name != "trees":
+                    kept = torch.tensor(0 if part is None else part)
+                    self.register_buffer(f"part_{name}", kept)
+            if classifier.trees is not None:
+                self.trees = TreeScores(classifier.trees, classifier.residuals.shape[1])
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Embed rows (n, n_features), to (n, n_components)."""
@@ -58,7 +62,7 @@ class RowEmbedding(nn.Module):
 
     def _represent(self, X: torch.Tensor) -> torch.Tensor:
         mean, matrix, rows, scales, trend, residuals, _, center = (
-            self.get_buffer(f"part_{name}") for name in ClassInterpolator._fields
+            self.get_buffer(f"part_{name}") for name in ClassInterpolator._fields if name != "trees"
         )
         # In double precision up to the distances, then rounded: equal ones must stay equal.
         exact, points = X.double(), rows.double()
@@ -77,7 +81,48 @@ class RowEmbedding(nn.Module):
         weights = weights / weights.sum(1, keepdim=True)
         logits = queries @ trend[:-1] + trend[-1]
         logits = logits + (weights[:, :, None] * residuals[nearest]).sum(1)
+        if self.trees is not None:
+            logits = logits + self.trees(queries)
         return torch.cat([torch.softmax(logits, 1).sqrt(), X], dim=1)
+
+
+class TreeScores(nn.Module):
+    """Compute the scores of :class:`ssdml.classification.trees.Trees`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ssdml.classification.trees import grow_trees
+    >>> trees = grow_trees(np.array([[0.0], [1.0]], np.float32), np.array([0, 1]), 1)
+    >>> TreeScores(trees, 2)(torch.tensor([[-1.0], [2.0]])).argmax(1)
+    tensor([0, 1])
+    """
+
+    columns: torch.Tensor
+    thresholds: torch.Tensor
+    first: torch.Tensor
+    second: torch.Tensor
+    roots: torch.Tensor
+    shares: torch.Tensor
+
+    def __init__(self, trees: Trees, n_classes: int) -> None:
+        super().__init__()
+        self.register_buffer("columns", torch.tensor(trees.columns))
+        self.register_buffer("thresholds", torch.tensor(trees.thresholds))
+        self.register_buffer("first", torch.tensor(trees.children[:, 0]))
+        self.register_buffer("second", torch.tensor(trees.children[:, 1]))
+        self.register_buffer("roots", torch.tensor(trees.roots))
+        self.register_buffer("shares", single_precision(trees.shares(n_classes).toarray()))
+        self.weight, self.depth = float(trees.weight), trees.depth
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Scores (n, n_classes) of rows (n, n_columns)."""
+        nodes = self.roots.expand(rows.shape[0], -1)
+        for _ in range(self.depth):
+            beyond = rows.gather(1, self.columns[nodes]) > self.thresholds[nodes]
+            nodes = torch.where(beyond, self.second[nodes], self.first[nodes])
+        logs = self.weight * torch.log(self.shares[nodes].mean(1) + FLOOR)
+        return logs - logs.mean(1, keepdim=True)
 
 
 def write_onnx(

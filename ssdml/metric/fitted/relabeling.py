@@ -73,7 +73,7 @@ def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept
         kept.nearer,
         n_jobs=model.n_jobs,
     )
-    classifier = interpolator(classes.form, distributions)
+    classifier = interpolator(classes.form, distributions, classes.trees)
     represented = None
     if model.representation_ is not None:
         represented = beside_classes(kept.X, classifier, classes.form)
@@ -111,7 +111,13 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     feature_map.learn(scaled, state.classes)
     weight, held_out = input_weight(classes, model), classes.evidence.held_out
     learned = combine(
-        kept.X, feature_map, weight, classes.form, distributions, model.n_components
+        kept.X,
+        feature_map,
+        weight,
+        classes.form,
+        distributions,
+        model.n_components,
+        classes.trees,
     )._replace(held_out=held_out, triplets=model.triplets_, history=tuple(model.history_))
     if model.guard:
         learned = fall_back(learned, alone, held_out, kept.X.__getitem__)

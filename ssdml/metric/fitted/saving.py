@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ssdml.classification.new_rows import ClassInterpolator
+from ssdml.classification.trees import Trees
 from ssdml.metric.features import ClassRepresentation
 from ssdml.utils.persistence import check_arrays, load_state, restoring, save_state
 from ssdml.utils.typing import Array
@@ -37,6 +38,15 @@ CLASSIFIER = {
     "classifier_residuals": "f r c",
     "classifier_n_neighbors": "i",
 }
+TREES = {  # of t nodes, s trees and g labeled rows
+    "trees_columns": "i t",
+    "trees_thresholds": "f t",
+    "trees_children": "i t 2",
+    "trees_roots": "i s",
+    "trees_leaves": "i g s",
+    "trees_codes": "i g",
+    "trees_weight": "f",
+}
 
 Metric = TypeVar("Metric", bound="LearnedMetric")
 
@@ -54,7 +64,9 @@ def save_metric(model: LearnedMetric, folder: str | Path, more: dict[str, Array]
             arrays[name] = getattr(model, name)
     if model.classifier_ is not None:
         parts = model.classifier_._asdict()
+        trees = parts.pop("trees")
         arrays |= {f"classifier_{k}": v for k, v in parts.items() if v is not None}
+        arrays |= {} if trees is None else {f"trees_{k}": v for k, v in trees._asdict().items()}
     save_state(
         folder,
         type(model).__name__,
@@ -70,7 +82,6 @@ def save_metric(model: LearnedMetric, folder: str | Path, more: dict[str, Array]
 def load_metric(kind: type[Metric], folder: str | Path) -> tuple[Metric, dict[str, Array]]:
     """Load a metric that :func:`save_metric` saved; return it and all its arrays."""
     config, arrays = load_state(folder, kind.__name__)
-    fields = [f"classifier_{name}" for name in ClassInterpolator._fields]
     with restoring(folder, kind.__name__, config):
         model = kind(**config["params"])
         model._validate_params()
@@ -78,8 +89,7 @@ def load_metric(kind: type[Metric], folder: str | Path) -> tuple[Metric, dict[st
         for name in SAVED:
             setattr(model, name, arrays[name])
         restore_names(model, config, arrays)
-        parts = [arrays[field] for field in fields if field in arrays]
-        model.classifier_ = ClassInterpolator(*parts) if parts else None
+        model.classifier_ = _classifier(arrays)
         model.representation_ = None
         if config["represents_classes"]:
             assert model.classifier_ is not None
@@ -92,6 +102,15 @@ def load_metric(kind: type[Metric], folder: str | Path) -> tuple[Metric, dict[st
         model._restore_more(arrays)
     model.triplets_, model.history_ = None, []
     return model, arrays
+
+
+def _classifier(arrays: Mapping[str, Array]) -> ClassInterpolator | None:
+    names = {f"classifier_{name}": name for name in ClassInterpolator._fields}
+    parts = {name: arrays[field] for field, name in names.items() if field in arrays}
+    if not parts:
+        return None
+    trees = Trees(*(arrays[field] for field in TREES)) if TREES.keys() <= arrays.keys() else None
+    return ClassInterpolator(**parts, trees=trees)
 
 
 def saved_names(model: EmbeddingMixin) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -137,6 +156,8 @@ def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
         k, most = int(arrays["classifier_n_neighbors"]), len(arrays["classifier_rows"])
         if not 1 <= k <= most:
             raise ValueError(f"classifier_n_neighbors must be from 1 to {most}; got {k}")
+        if any(name in arrays for name in TREES):
+            shapes |= TREES
     elif represents:
         raise KeyError("classifier_rows")
     if represents:
@@ -153,10 +174,15 @@ def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
     check_arrays(arrays, {name: s.format(**sizes) for name, s in shapes.items()})
     n_rows, n_classes = arrays["label_distributions_"].shape
     limits = {name: n_rows for name in ("reference_rows_", "labeled_rows_", "held_out_rows")}
-    for name, limit in {**limits, "held_out_codes": n_classes}.items():
+    limits |= {"held_out_codes": n_classes, "trees_codes": n_classes, "trees_columns": q - 1}
+    n_nodes = len(arrays.get("trees_columns", ()))
+    limits |= {name: n_nodes for name in ("trees_children", "trees_roots", "trees_leaves")}
+    for name, limit in limits.items():
         rows = arrays.get(name, np.empty(0))
         if rows.size and not 0 <= rows.min() <= rows.max() < limit:
             raise ValueError(f"{name} must be from 0 to {limit - 1}")
+    if "trees_children" in shapes and (arrays["trees_children"].T < np.arange(n_nodes)).any():
+        raise ValueError("trees_children must follow their parents")  # or a search never ends
     check_class_names(config, arrays)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_moons
 
-from ssdml.classification import learning
+from ssdml import SSDML
+from ssdml.classification import learning, pool
 from ssdml.classification.forms import forms_with_graphs
 from ssdml.classification.learning import (
     Evidence,
@@ -15,6 +16,7 @@ from ssdml.classification.learning import (
     learn_evidence,
     unlabeled_rows,
 )
+from ssdml.classification.trees import TreeClassifier
 from ssdml.graphs import adjacency, knn_graph
 from ssdml.graphs.propagation.class_prior import balance_factors, reweighted
 from ssdml.graphs.propagation.smoothing import Diffusion
@@ -218,8 +220,10 @@ def test_order_of_rows_does_not_matter(problem, rng, monkeypatch):
         *(("rotation", 120), ("scale", 120), ("lengths", 120)),
     ],
 )
-def test_changes_that_do_not_matter(rng, d, change):
+def test_changes_that_do_not_matter(rng, d, change, monkeypatch):
     """Tables may be moved; in more than 100 columns only directions count."""
+    if change == "rotation":  # splits are along the columns
+        monkeypatch.setattr(pool, "FEWEST_GROWING", 1000)
     X, truth = clusters(rng, d=d)
     labels = np.where(np.arange(180) < 30, truth, -1)
     moved = {
@@ -230,6 +234,49 @@ def test_changes_that_do_not_matter(rng, d, change):
     }[change]()
     plain, other = (learned(rows, labels)[1] for rows in (X, moved))
     np.testing.assert_allclose(other, plain, atol=0.01)
+
+
+# Trees
+
+
+@pytest.fixture
+def crossing(rng):
+    """400 rows, 80 of them labeled, whose two classes neither a line nor neighbors separate."""
+    X = rng.standard_normal((400, 8))
+    X[:, 5:] += 9 * rng.standard_normal((400, 1))
+    truth = (X[:, 0] * X[:, 1] > 0).astype(np.int64)
+    return X, truth, np.where(np.arange(400) < 80, truth, -1)
+
+
+def test_trees_serve_both_forms_of_a_table(crossing):
+    X, _, labels = crossing
+    forms = forms_with_graphs(X, 10, labels=labels, rng=np.random.default_rng(0))
+    assert len(forms) == 2
+    evidence, _ = learned(X, labels)
+    one, other = (evidence.trees_on(form.linear) for form in forms)
+    assert one.weight == other.weight > 0
+    scores = one.scores(forms[0].rows, 2)
+    np.testing.assert_allclose(other.scores(forms[1].rows, 2), scores, atol=1e-5)
+    (voter,) = (v for v in evidence.voters if isinstance(v.classifier, TreeClassifier))
+    np.testing.assert_allclose(scores, voter.weight * voter.classifier.scores, atol=1e-4)
+
+
+def test_trees_find_classes_that_cross(crossing, monkeypatch):
+    """On the rows of a fit and on new ones."""
+    X, truth, labels = crossing
+    X = X[:, :4]
+
+    def accuracies():
+        model = SSDML(guard=False, random_state=0).fit(X[:250], labels[:250])
+        found = model.transduction_[80:], model.predict(X[250:])
+        return [
+            (classes == truth[80:][part]).mean() for classes, part in zip(found, parts, strict=True)
+        ]
+
+    parts = slice(0, 170), slice(170, None)
+    assert min(accuracies()) > 0.8
+    monkeypatch.setattr(pool, "FEWEST_GROWING", 1000)
+    assert min(accuracies()) < 0.7
 
 
 # Hard cases

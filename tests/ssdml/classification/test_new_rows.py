@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 from ssdml.classification import new_rows
 from ssdml.classification.forms import Form, LinearForm, principal_form
 from ssdml.classification.new_rows import FAINT, RIDGE, TREND, interpolator
+from ssdml.classification.trees import grow_trees
 from ssdml.graphs import knn_graph
 from ssdml.graphs.laplacian import WEIGHT_FLOOR, heat_scales
 
@@ -28,8 +29,8 @@ def known(rng):
     return rng.dirichlet(np.ones(3), 80)
 
 
-def slow_interpolation(X, known, queries, k=6):
-    """The formula of the class, row by row."""
+def slow_interpolation(X, known, queries, k=6, trees=lambda rows: 0 * rows[:, :3]):
+    """The formula of the class, row by row; ``trees`` are scores of centered rows."""
     center = X.mean(axis=0)
     rows, queries = X - center, queries - center
     logs = np.log(np.maximum(known, FAINT))
@@ -44,8 +45,9 @@ def slow_interpolation(X, known, queries, k=6):
         nearest = np.argsort(away, kind="stable")[:k]
         own = max(away[nearest[-1]], scales.min())
         weights = np.maximum(np.exp(-(away[nearest] ** 2) / (own * scales[nearest])), WEIGHT_FLOOR)
-        rest = G[nearest] - TREND * ridge.predict(rows[nearest])
-        logits = TREND * ridge.predict(query[None])[0] + weights @ rest / weights.sum()
+        rest = G[nearest] - TREND * ridge.predict(rows[nearest]) - trees(rows[nearest])
+        trend = (TREND * ridge.predict(query[None]) + trees(query[None]))[0]
+        logits = trend + weights @ rest / weights.sum()
         found.append(np.exp(logits) / np.exp(logits).sum())
     return np.array(found)
 
@@ -57,10 +59,25 @@ def test_new_rows_follow_the_formula(X, known, rng):
     np.testing.assert_allclose(found, slow_interpolation(X, known, queries), atol=2e-4)
 
 
-def test_training_rows_are_predicted_as_by_a_call(X, known):
+def test_scores_of_trees_join_the_trend(X, known, rng):
+    form, queries = form_of(X), rng.standard_normal((9, 4))
+    grown = grow_trees(form.rows[:30], known[:30].argmax(axis=1), 5)
+    grown = grown._replace(weight=np.asarray(0.7))
+    found = interpolator(form, known, grown)(queries)
+
+    def trees(rows):
+        return grown.scores((rows @ form.linear.matrix).astype(np.float32), 3)
+
+    np.testing.assert_allclose(found, slow_interpolation(X, known, queries, 6, trees), atol=2e-4)
+    assert np.abs(found - interpolator(form, known)(queries)).max() > 0.05
+
+
+@pytest.mark.parametrize("trees", [False, True])
+def test_training_rows_are_predicted_as_by_a_call(X, known, trees):
     """From their graph instead of a search."""
     form = form_of(X)
-    predict = interpolator(form, known)
+    grown = grow_trees(form.rows[:30], known[:30].argmax(axis=1), 5) if trees else None
+    predict = interpolator(form, known, grown)
     np.testing.assert_allclose(predict.at_rows(form), predict(X), atol=1e-5)
 
 

@@ -21,6 +21,7 @@ from ssdml.classification.pool import (
     stratified_folds,
 )
 from ssdml.classification.softmax import softmax
+from ssdml.classification.trees import TreeClassifier, grow_trees
 from ssdml.graphs import adjacency
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.parallel import threads
@@ -63,10 +64,10 @@ def members(form, labeled, codes, folds, n_classes=3):
         return found, [member.classifier.logits(slice(None)) for member in found]
 
 
-def test_members_are_regressions_clusters_and_propagations(problem):
+def test_members_are_regressions_clusters_trees_and_propagations(problem):
     found, logits = members(*problem)
-    assert len(found) == len(REGRESSIONS) + 1 + len(PROPAGATIONS)
-    assert [member.on_graph for member in found] == [False, False, False, True, False, True]
+    assert len(found) == len(REGRESSIONS) + 2 + len(PROPAGATIONS)
+    assert [member.on_graph for member in found] == [False] * 3 + [True, False, False, True]
     for scores in logits:
         assert scores.shape == (150, 3)
         assert (scores.argmax(axis=1) == np.arange(150) % 3).mean() > 0.7
@@ -143,6 +144,8 @@ def test_learning_again_equals_learning_from_the_other_labels(problem, monkeypat
         with threads(1) as one:
             diffusion = Diffusion(adjacency(form.graph), one)
             for member, expected in zip(before, logits, strict=True):
+                if isinstance(member.classifier, TreeClassifier):
+                    continue  # trees do not grow again
                 found = member.classifier.again(other, others, diffusion).logits(slice(None))
                 gaps = np.abs(
                     (found - found.mean(axis=1, keepdims=True))
@@ -151,14 +154,34 @@ def test_learning_again_equals_learning_from_the_other_labels(problem, monkeypat
                 assert gaps.mean() < 0.01 * expected.std()
 
 
-def test_clusters_are_left_out_of_many_columns(problem, monkeypatch):
+def test_clusters_and_trees_are_left_out_of_many_columns(problem, monkeypatch):
     monkeypatch.setattr(pool, "TABLE_COLUMNS", 5)
     assert [m.on_graph for m in members(*problem)[0]] == [False, False, False, True, True]
 
 
-def test_propagation_of_many_classes_is_left_out(problem, monkeypatch):
+def test_propagation_and_trees_of_many_classes_are_left_out(problem, monkeypatch):
     monkeypatch.setattr(pool, "MAX_PROPAGATED", 150 * 3 * (N_FOLDS + 1) - 1)
     assert len(members(*problem)[0]) == len(REGRESSIONS) + 1
+
+
+def test_trees_need_four_labels_per_class(problem):
+    form, _, _, _ = problem
+    for n, expected in ((11, False), (12, True)):
+        codes = np.arange(n) % 3
+        folds = stratified_folds(codes, np.random.default_rng(0))
+        found, _ = members(form, np.arange(n), codes, folds)
+        assert any(isinstance(m.classifier, TreeClassifier) for m in found) == expected
+
+
+def test_trees_see_the_labels_of_all_folds(problem):
+    """Each tree grows on four of them; the leaves hold those of the fifth as well."""
+    form, labeled, codes, folds = problem
+    found, _ = members(*problem)
+    (trees,) = (m.classifier.trees for m in found if isinstance(m.classifier, TreeClassifier))
+    assert len(trees.roots) == pool.N_TREES
+    np.testing.assert_array_equal(trees.codes, codes)
+    first = grow_trees(form.rows[labeled[folds != 0]], codes[folds != 0], pool.N_TREES // N_FOLDS)
+    np.testing.assert_array_equal(trees.thresholds[: len(first.columns)], first.thresholds)
 
 
 def test_renamed_classes_rename_the_logits(problem):

@@ -157,6 +157,7 @@ def test_pooled_triplets_keep_their_ends():
             places[:1],
             ({"rows": numbers},),
             None,
+            None,
         )
 
     pool = out_of_core.pool_summaries([summary([5, 3], 0, 1, 0), summary([8, 9], 1, 0, 1)])
@@ -195,14 +196,15 @@ def test_transform_and_predict_work_by_blocks(rows, fitted):
 
 
 def test_prediction_uses_the_reference_rows(rows, monkeypatch):
-    """The interpolator of those rows alone, with their distributions."""
+    """The interpolator of those rows alone, with their distributions and the trees."""
     X, labels, _ = rows
     monkeypatch.setattr(out_of_core, "REFERENCE_ROWS", 100)
     few = SSDML(random_state=0).fit(in_chunks(X), labels)
     kept = few.reference_rows_
     assert 100 <= len(kept) <= 115
     form = forms_with_graphs(X[kept], 10, labels=labels[kept], rng=np.random.default_rng(0))[0]
-    expected = interpolator(form, few.label_distributions_[kept])(X)
+    trees = few.classifier_.trees
+    expected = interpolator(form, few.label_distributions_[kept], trees)(X)
     np.testing.assert_allclose(few.predict_proba(X), expected, atol=1e-6)
 
 

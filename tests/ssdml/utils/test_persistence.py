@@ -74,7 +74,8 @@ def test_loaded_model_is_bitwise_equal(model, blobs, tmp_path):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
     if model.representation_ is not None:
         assert loaded.representation_.classifier is loaded.classifier_
-        for before, after in zip(model.classifier_, loaded.classifier_, strict=True):
+        parts = ((*fit.classifier_[:-1], *fit.classifier_.trees) for fit in (model, loaded))
+        for before, after in zip(*parts, strict=True):
             assert (before is None) == (after is None)
             if before is not None:
                 assert (after.shape, after.dtype) == (before.shape, before.dtype)
@@ -347,6 +348,17 @@ FORGED = {
     "a part of a classifier": (
         {"classifier_scales": Z(7)},
         r"classifier_scales must have the shape",
+    ),
+    "a part of trees": ({"trees_roots": Z(7, int)}, r"trees_leaves must have the shape"),
+    "columns of trees": (
+        {"trees_columns": np.full(1, 4), "trees_thresholds": Z(1), "trees_children": Z((1, 2), int)}
+        | {"trees_roots": Z(50, int)},
+        "trees_columns must be from 0 to 3",
+    ),
+    "circles in trees": (
+        {"trees_columns": Z(999, int), "trees_thresholds": Z(999)}
+        | {"trees_children": Z((999, 2), int)},
+        "trees_children must follow their parents",
     ),
     "neighbors": ({"classifier_n_neighbors": np.array(99)}, "must be from 1 to 80; got 99"),
 }
