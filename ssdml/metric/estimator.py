@@ -136,11 +136,11 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
     Notes
     -----
     Classes: softmax regressions of the labeled samples, on features as given and smoothed over the
-    graph, propagated labels and, for up to 100 columns, means of clusters that start at the classes
-    are stacked on held-out labels. Their calibrated evidence Q and the labels Y propagate together,
-    ``(I - γ S) F = Y + μ Q``, the farther, the better the graph predicts held-out labels. Class
-    masses follow the shares of the labels, or an estimate if the
-    labels were not drawn at random. See "Mathematics" in the documentation.
+    graph, propagated labels and, for up to 100 columns, randomized trees and means of clusters that
+    start at the classes are stacked on held-out labels. Their calibrated evidence Q and the labels
+    Y propagate together, ``(I - γ S) F = Y + μ Q``, the farther, the better the graph predicts
+    held-out labels. Class masses follow the shares of the labels, or an estimate if the labels were
+    not drawn at random. See "Mathematics" in the documentation.
 
     Time: the neighbor search, O(n k C) per step of the propagation, O(n d²) for the scatter and
     O(T l + n d l) per step of the manifold search for T triplets. Memory: O(n d + n k + n C).

@@ -35,6 +35,7 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
         "classification.pool.PROPAGATIONS": (),
         "classification.learning.FEW_REACH": 0.0,
     },
+    "trees": {"classification.pool.FEWEST_GROWING": float("inf")},
     "balance": {
         "classification.learning.balance_factors": lambda shares, prior: np.ones(len(prior)),
     },
