@@ -36,14 +36,16 @@ class Trees(NamedTuple):
 
     def find_leaves(self, rows: Array) -> Indices:
         """Leaf in each of the s trees, (q, s), of the rows (q, r), float32."""
+        entries, children = rows.ravel(), self.children.ravel()
+        starts = np.repeat(np.arange(len(rows)) * rows.shape[1], len(self.roots))
         found = np.tile(self.roots, len(rows))
-        places = np.repeat(np.arange(len(rows)), len(self.roots))
         moving = np.arange(len(found))
         while len(moving):
-            nodes = found[moving]
-            second = rows[places[moving], self.columns[nodes]] > self.thresholds[nodes]
-            found[moving] = self.children[nodes, second.astype(np.intp)]
-            moving = moving[found[moving] != nodes]
+            nodes = found.take(moving)
+            split = entries.take(starts.take(moving) + self.columns.take(nodes))
+            below = children.take(2 * nodes + (split > self.thresholds.take(nodes)))
+            found[moving] = below
+            moving = moving[below != nodes]
         return found.reshape(len(rows), -1)
 
     @property

@@ -122,7 +122,7 @@ class FitShape(NamedTuple):
 
     @property
     def propagates_folds(self) -> bool:
-        """Whether the pool propagates labels, without each fold in turn."""
+        """Whether the pool propagates labels, without each fold in turn, and grows trees."""
         return self.n_samples * self.n_classes * (N_FOLDS + 1) <= MAX_PROPAGATED
 
     @property
@@ -341,7 +341,7 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     shared = edges * (INDEX / 2 + SINGLE)  # the matrix of a diffusion
     made = 3 * edges * (INDEX / 2 + FLOAT)  # while it is made
     views = (len(REGRESSIONS) - 2) * n * searched * SINGLE  # smoothed
-    scores = len(PROPAGATIONS) * distributions * shape.propagates_folds
+    scores = (len(PROPAGATIONS) + 1) * distributions * shape.propagates_folds  # and of trees
     pool = shape.n_forms * (shared + views + scores)
     classes = pool + max(made, solved(searched), solved(n_classes), 3 * distributions)
     if shape.one_sided:
@@ -394,15 +394,17 @@ def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
 
     neighbors = shape.n_forms * search(searched, by_index)
     columns = 2 * searched + len(PROPAGATIONS) * (N_FOLDS + 1) * n_classes * shape.propagates_folds
-    classes = 1e8 + shape.n_forms * solved(columns) + solved(n_classes)
+    sorted_rows = 1e4 * n * shape.propagates_folds  # into the leaves of trees
+    classes = 1e8 + shape.n_forms * solved(columns) + solved(n_classes) + sorted_rows
     if shape.one_sided:
-        classes = solved(n_classes)
+        classes, sorted_rows = solved(n_classes), 0.0
     step = 2e8 + 100 * n * (d + shape.n_learned + n_classes)
     beside = shape.n_beside_searched
     later = step + search(beside, exact_work(n, beside) > EXACT_WORK) + solved(n_classes)
     if shape.one_sided:
         step = later = step + 1e6 * n
     embedding = 1e7 + 0.3 * n * (searched**2 + shape.n_represented * shape.n_embedded)
+    embedding += 2 * sorted_rows
     return {
         "neighbors": neighbors,
         "classes": classes,
