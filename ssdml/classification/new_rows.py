@@ -53,20 +53,34 @@ class ClassInterpolator(NamedTuple):
         queries = self.form(X)
         k = int(self.n_neighbors)
         nearest, lengths = nearest_rows(self.rows, queries, k, n_jobs=n_jobs)
-        return self._interpolate(queries, nearest, lengths)
+        trend = np.empty((len(queries), self.residuals.shape[1]), np.float32)
+        for block in row_blocks(len(queries), BLOCK_ROWS):
+            trend[block] = self._trend(queries[block])
+        return self._interpolate(trend, nearest, lengths)
 
-    def at_rows(self, form: Form) -> Array:
-        """Class probabilities of the training rows, from their graph instead of a search."""
+    def at_rows(self, form: Form, distributions: Array) -> Array:
+        """Class probabilities of the rows of the form, whose distributions (n, C) are known.
+
+        Neighbors come from the graph instead of a search, and the trend from the residuals.
+        """
         k, own = int(self.n_neighbors), np.arange(len(self.rows))[:, None]
         nearest = np.hstack([own, form.graph.indices[:, : k - 1]])
         lengths = np.hstack([np.zeros((len(own), 1), np.float32), form.graph.distances[:, : k - 1]])
-        return self._interpolate(self.rows, nearest, lengths)
+        trend = _centered_logs(distributions)
+        trend -= self.residuals
+        return self._interpolate(trend, nearest, lengths)
 
-    def _interpolate(self, queries: Array, nearest: Indices, lengths: Array) -> Array:
-        probabilities = np.empty((len(queries), self.residuals.shape[1]), np.float32)
+    def _trend(self, queries: Array) -> Array:
+        trend: Array = queries @ self.trend[:-1] + self.trend[-1]
+        if self.trees is not None:
+            trend += self.trees.scores(queries, trend.shape[1])
+        return trend
+
+    def _interpolate(self, logits: Array, nearest: Indices, lengths: Array) -> Array:
+        """Add mean residuals to the trend (q, C), in place; return probabilities in its place."""
         k = nearest.shape[1]
         floor = self.scales.min()
-        for block in row_blocks(len(queries), BLOCK_ROWS):
+        for block in row_blocks(len(logits), BLOCK_ROWS):
             own = np.maximum(lengths[block, -1], floor)
             weights = heat(lengths[block], own, self.scales[nearest[block]])
             weights /= weights.sum(axis=1, keepdims=True)
@@ -75,20 +89,20 @@ class ClassInterpolator(NamedTuple):
                 (weights.astype(np.float32).ravel(), nearest[block].ravel(), starts),
                 shape=(len(weights), len(self.rows)),
             )
-            logits = queries[block] @ self.trend[:-1] + self.trend[-1]
-            logits += mean @ self.residuals
-            if self.trees is not None:
-                logits += self.trees.scores(queries[block], logits.shape[1])
-            probabilities[block] = softmax(logits)
-        return probabilities
+            logits[block] = softmax(logits[block] + mean @ self.residuals)
+        return logits
+
+
+def _centered_logs(distributions: Array) -> Array:
+    logs = np.maximum(distributions, FAINT).astype(np.float32, copy=False)
+    np.log(logs, out=logs)
+    logs -= logs.mean(axis=1, keepdims=True)
+    return logs
 
 
 def interpolator(form: Form, distributions: Array, trees: Trees | None = None) -> ClassInterpolator:
     """Fit the interpolator to the distributions (n, C) of the rows of a form, and trees on them."""
-    logs = np.maximum(distributions, FAINT).astype(np.float32, copy=False)
-    np.log(logs, out=logs)
-    logs -= logs.mean(axis=1, keepdims=True)
-    rows = form.rows
+    logs, rows = _centered_logs(distributions), form.rows
     center, target = rows.mean(axis=0, dtype=np.float64), logs.mean(axis=0, dtype=np.float64)
     gram = (rows.T @ rows).astype(np.float64) - len(rows) * np.outer(center, center)
     moments = (rows.T @ logs).astype(np.float64) - len(rows) * np.outer(center, target)

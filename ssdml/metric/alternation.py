@@ -272,7 +272,7 @@ def combine(
     rows, represented, of_classes, n_classes = X, None, 0.0, 0
     if weight > 0:
         if form is not None and classifier is not None:
-            rows = represented = beside_classes(X, classifier, form)
+            rows = represented = beside_classes(X, classifier, form, distributions)
             n_classes = rows.shape[1] - d
             of_classes = spread(rows[:, :n_classes])
         spreads = (of_classes, spread(feature_map.embed(scaled)), spread(scaled))
@@ -286,9 +286,11 @@ def combine(
     return Learned(components, weight, distributions, classifier, represented)
 
 
-def beside_classes(X: Array, classifier: ClassInterpolator, form: Form) -> Array:
+def beside_classes(
+    X: Array, classifier: ClassInterpolator, form: Form, distributions: Array
+) -> Array:
     """Roots of the class probabilities of training rows, and the rows, side by side."""
-    roots = np.sqrt(classifier.at_rows(form)).astype(X.dtype, copy=False)
+    roots = np.sqrt(classifier.at_rows(form, distributions)).astype(X.dtype, copy=False)
     return np.hstack([roots, X])
 
 

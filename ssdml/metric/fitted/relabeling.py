@@ -76,7 +76,7 @@ def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept
     classifier = interpolator(classes.form, distributions, classes.trees)
     represented = None
     if model.representation_ is not None:
-        represented = beside_classes(kept.X, classifier, classes.form)
+        represented = beside_classes(kept.X, classifier, classes.form, distributions)
     learned = Learned(
         model.components_,
         model.input_weight_,

@@ -78,7 +78,7 @@ def test_training_rows_are_predicted_as_by_a_call(X, known, trees):
     form = form_of(X)
     grown = grow_trees(form.rows[:30], known[:30].argmax(axis=1), 5) if trees else None
     predict = interpolator(form, known, grown)
-    np.testing.assert_allclose(predict.at_rows(form), predict(X), atol=1e-5)
+    np.testing.assert_allclose(predict.at_rows(form, known), predict(X), atol=1e-5)
 
 
 def test_probabilities_sum_to_one_even_far_away(X, known, rng):
@@ -147,6 +147,6 @@ def test_form_of_the_rows_comes_first(X, known, rng):
 def test_degenerate_rows_give_finite_probabilities(rows, distributions):
     form = form_of(rows.astype(float), k=2)
     predict = interpolator(form, distributions)
-    for found in (predict.at_rows(form), predict(rows), predict(rows + 5.0)):
+    for found in (predict.at_rows(form, distributions), predict(rows), predict(rows + 5.0)):
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)

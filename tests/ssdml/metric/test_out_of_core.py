@@ -122,9 +122,8 @@ def test_attributes_follow_the_row_order(rows, fitted):
     assert [entry["rows"] for entry in fitted.history_] == [(0, 200), (200, 400), (400, 600)]
     assert fitted.n_features_in_ == 5
     assert np.isin(np.flatnonzero(labels != -1), fitted.reference_rows_).all()
-    np.testing.assert_allclose(
-        fitted.embedding_, fitted.transform(X[fitted.reference_rows_]), atol=1e-12
-    )
+    found = fitted.transform(X[fitted.reference_rows_])
+    np.testing.assert_allclose(found, fitted.embedding_, atol=1e-5)  # classes are in float32
 
 
 def test_dask_labels_and_integer_rows(rows):
