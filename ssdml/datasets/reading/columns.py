@@ -14,7 +14,7 @@ import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.delimited import ONE_COLUMN
-from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples
+from ssdml.datasets.reading.samples import CONTENT, IS_USE, VECTORS, choose_samples
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import (
     ID_NAMES,
@@ -33,9 +33,12 @@ IS_NEW = "is_new_label"
 ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 WORDS = 3  # of a text, on average
-IS_ID = "its name is that of an id"
+IS_ID = "its name is that of ids"
 NO_NUMBERS = [f"it holds {CONTENT[kind]}" for kind in ("text", "date", "other")]
-PLURALS = {IS_ID: "their names are those of ids"}
+PLURALS = {
+    reason: reason.replace("its name is that", "their names are those")
+    for reason in (IS_ID, IS_USE)
+}
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,8 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
     - Samples: the column of vectors; else images whose files a column names, or that a column
       holds; else the texts of a column with a name such as text, if it has several words
       in each row and at most three columns of numbers are beside it; else the columns of numbers
-      that do not number the rows; else the texts of such a column, or of the only column of several
-      words.
+      that do not number the rows, nor have a name of folds, parts or weights; else the texts of
+      such a column, or of the only column of several words.
 
     Raises
     ------

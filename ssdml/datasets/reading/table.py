@@ -57,6 +57,7 @@ TRUTH |= {"истина": "ложь", "tosi": "epätosi", "igaz": "hamis"}  # as
 ORANGE_TYPES = {"continuous", "numeric", "discrete", "categorical", "string", "time"}
 ORANGE_FLAGS = {"", "class", "meta", "ignore", "weight"}
 ORANGE_MARK = re.compile(r"(?P<flags>[cmiw]?[CDSTN]|[cmiw])#(?P<name>.+)")
+QUALTRICS = re.compile(r"""\{\s*["']ImportId["'].*\}""", re.DOTALL)  # below names and questions
 RULE = re.compile(r":?-{2,}:?")  # below a header
 MOST_ABOVE = 20  # rows of titles and remarks above a header
 MAX_CELLS = 10**6  # of the rows that decide whether there is a header
@@ -169,17 +170,19 @@ class Header(NamedTuple):
     n_above: int  # rows of titles and remarks
     n_rows: int
     names: list[str] | None
+    n_below: int = 0  # rows of explanations
 
     @property
     def start(self) -> int:
         """The first row of data."""
-        return self.n_above + self.n_rows
+        return self.n_above + self.n_rows + self.n_below
 
     def notes(self) -> list[str]:
         """Tell what was found, unless it is one row of names at the top."""
         if self.names is None:
             return [NO_HEADER]
         notes = [f"rows above the header left out: {self.n_above}"] if self.n_above else []
+        notes += [f"rows below the header left out: {self.n_below}"] if self.n_below else []
         return notes + [f"names of columns joined from {self.n_rows} rows"] * (self.n_rows > 1)
 
 
@@ -188,17 +191,17 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
 
     A second row belongs to it if it has no number, but text above the numbers of several columns:
     the lower level of names, or units. A name of the upper level that spans several columns is
-    repeated.
+    repeated. Exports of Orange and Qualtrics have their own rows below the names.
 
     Examples
     --------
     >>> find_header([["Trial 7", "", ""], ["a", "b", "label"], ["1", "2", "x"]])
-    Header(n_above=1, n_rows=1, names=['a', 'b', 'label'])
+    Header(n_above=1, n_rows=1, names=['a', 'b', 'label'], n_below=0)
     >>> find_header([["a", "", "label"], ["mm", "kg", ""], ["1", "2", "x"], ["3", "4", "y"]]).names
     ['a mm', 'a kg', 'label']
     """
-    if of_orange := _header_of_orange(rows):
-        return of_orange
+    if found := _header_of_orange(rows) or _header_of_qualtrics(rows):
+        return found
     n_above = _n_above(rows)
     if n_above and not has_header(rows[n_above:]):
         n_above = 0
@@ -234,6 +237,14 @@ def _header_of_orange(rows: Sequence[Sequence[Any]]) -> Header | None:
     flags = {*map(folded, rows[2])} <= ORANGE_FLAGS
     names = [" ".join(filter(None, pair)) for pair in zip(rows[0], rows[2], strict=True)]
     return Header(0, 3, names) if flags else Header(0, 2, list(rows[0]))
+
+
+def _header_of_qualtrics(rows: Sequence[Sequence[Any]]) -> Header | None:
+    """Find the header that Qualtrics writes: names, questions and its own ids; None for others."""
+    rows = [["" if cell is None else str(cell).strip() for cell in row] for row in rows[:3]]
+    if len(rows) < 3 or not all(QUALTRICS.fullmatch(cell) for cell in rows[2]):
+        return None
+    return Header(0, 1, list(rows[0]), 2)
 
 
 def _n_above(rows: Sequence[Sequence[Any]]) -> int:

@@ -140,6 +140,21 @@ def test_ids_are_known_by_name(read, frame, name, rng):
     assert not data.summary.doubts
 
 
+@pytest.mark.parametrize(
+    "name", ["fold", "kfold", "CV_fold", "is_test", "in_train", "sample_weight"]
+)
+def test_folds_parts_and_weights_are_left_out_with_a_doubt(read, frame, name, rng):
+    data = read(frame.assign(**{name: rng.permutation(N) % 2}))
+    assert_features(data, frame, "p", "q")
+    assert f"column '{name}' is not a feature, as its name is that of folds" in str(data.summary)
+
+
+@pytest.mark.parametrize("name", ["weight", "folded", "unfold", "train_speed", "test_score"])
+def test_names_like_those_of_weights_are_features(read, frame, name, rng):
+    frame = frame.assign(**{name: rng.normal(size=N)})
+    assert_features(read(frame), frame, "p", "q", name)
+
+
 @pytest.mark.parametrize("name", ["humid", "acid", "width", "refractive_index", "grid"])
 def test_names_that_contain_id_are_features(read, frame, name, rng):
     frame = frame.assign(**{name: rng.normal(size=N)})
@@ -150,7 +165,7 @@ def test_repeated_ids_are_left_out_with_a_doubt(read, frame):
     data = read(frame.assign(store_id=np.arange(N) // 4))
     assert_features(data, frame, "p", "q")
     assert data.summary.left_out["store_id"] == "ids"
-    assert "column 'store_id' is not a feature, as its name is that of an id" in str(data.summary)
+    assert "column 'store_id' is not a feature, as its name is that of ids" in str(data.summary)
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,18 @@ def test_two_rows_of_names_are_joined(tmp_path, name, write):
     assert "names of columns joined from 2 rows" in table.notes
 
 
+def test_questions_and_ids_of_qualtrics_are_left_out(tmp_path):
+    ids = [f'{{"ImportId":"QID{n}"}}' for n in range(3)]
+    rows = [["Q1", "Q2", "label"], ["How old, in years?", "How tall?", "Which?"], ids]
+    frame = pd.DataFrame([*rows[1:], [31, 1.7, "a"], [28, 1.8, ""]], columns=rows[0])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    table = read_table(tmp_path / "t.csv")
+    assert table.columns.column_names == rows[0]
+    assert table.columns["Q1"].to_pylist() == ["31", "28"]
+    assert "rows below the header left out: 2" in table.notes
+    assert table.place(0) == "line 4"
+
+
 def test_a_row_of_texts_is_data_unless_numbers_are_below(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("name,age,label\nBob,old,x\nAnn,31,y\nEve,45,x\n")
