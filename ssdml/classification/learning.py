@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ssdml.classification.forms import Form, LinearForm
+from ssdml.classification.forms import Form
 from ssdml.classification.pool import (
     Classifier,
     Member,
@@ -112,12 +112,12 @@ class Evidence:
         shares[self.labeled] = self.labels
         return shares
 
-    def trees_on(self, linear: LinearForm) -> Trees | None:
-        """Trees of the pool, with their weight, for rows of a form; None if there are none."""
+    @property
+    def trees(self) -> tuple[Trees, Array] | None:
+        """Trees of the pool for rows as they are given, and their scores (n, C) of the rows."""
         for voter in self.voters:
             if isinstance(voter.classifier, TreeClassifier):
-                trees = voter.classifier.trees.moved(voter.classifier.linear, linear)
-                return trees._replace(weight=np.asarray(voter.weight))
+                return voter.classifier.weighted(voter.weight)
         return None
 
     @property
@@ -147,11 +147,12 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     codes, n_classes = class_codes(labels)
     n, labeled = len(codes), np.flatnonzero(codes != UNLABELED)
     judged, folds = _judged(labeled, codes, _products(forms, n_classes))
-    known = judged, codes[judged], n_classes, folds
     found = [
         (place, member)
         for place, (form, diffusion) in enumerate(zip(forms, diffusions, strict=True))
-        for member in pool_members(form, *known, diffusion, trees=place == 0)  # once is enough
+        for member in pool_members(
+            form, judged, codes[judged], n_classes, folds, diffusion, trees=place == 0
+        )  # trees standardize the columns of every form
     ]
     places, members = [place for place, _ in found], [member for _, member in found]
     free = unlabeled_rows(labeled, n)
@@ -194,7 +195,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         doubt + (1 - doubt) * trust,
         0.0 if alone else doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
         held_out,
-        int(np.bincount(places, weights).argmax()),
+        _trusted_form(members, places, weights),
         voting(weights),
     )
 
@@ -288,6 +289,12 @@ def _some(labeled: Indices, codes: Ints, most: int, rng: np.random.Generator) ->
 def _few_weights(members: list[Member]) -> Floats:
     weights = np.array([member.few_weight for member in members])
     return weights / weights.sum()
+
+
+def _trusted_form(members: list[Member], places: list[int], weights: Floats) -> int:
+    """The form whose members weigh most, except trees, which are only on the first."""
+    counted = [not isinstance(member.classifier, TreeClassifier) for member in members]
+    return int(np.bincount(places, weights * counted).argmax())
 
 
 def _trust(members: list[Member], weights: Floats) -> float:

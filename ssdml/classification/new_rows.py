@@ -41,7 +41,7 @@ class ClassInterpolator(NamedTuple):
     residuals: Array  # (n, C)
     n_neighbors: Array  # (), an integer
     center: Floats | None = None  # (d,), of the form
-    trees: Trees | None = None  # of the pool, on rows of the form
+    trees: Trees | None = None  # of the pool
 
     @property
     def form(self) -> LinearForm:
@@ -55,7 +55,9 @@ class ClassInterpolator(NamedTuple):
         nearest, lengths = nearest_rows(self.rows, queries, k, n_jobs=n_jobs)
         trend = np.empty((len(queries), self.residuals.shape[1]), np.float32)
         for block in row_blocks(len(queries), BLOCK_ROWS):
-            trend[block] = self._trend(queries[block])
+            trend[block] = queries[block] @ self.trend[:-1] + self.trend[-1]
+        if self.trees is not None:
+            trend += self.trees.scores(X)
         return self._interpolate(trend, nearest, lengths)
 
     def at_rows(self, form: Form, distributions: Array) -> Array:
@@ -69,12 +71,6 @@ class ClassInterpolator(NamedTuple):
         trend = _centered_logs(distributions)
         trend -= self.residuals
         return self._interpolate(trend, nearest, lengths)
-
-    def _trend(self, queries: Array) -> Array:
-        trend: Array = queries @ self.trend[:-1] + self.trend[-1]
-        if self.trees is not None:
-            trend += self.trees.scores(queries, trend.shape[1])
-        return trend
 
     def _interpolate(self, logits: Array, nearest: Indices, lengths: Array) -> Array:
         """Add mean residuals to the trend (q, C), in place; return probabilities in its place."""
@@ -100,8 +96,13 @@ def _centered_logs(distributions: Array) -> Array:
     return logs
 
 
-def interpolator(form: Form, distributions: Array, trees: Trees | None = None) -> ClassInterpolator:
-    """Fit the interpolator to the distributions (n, C) of the rows of a form, and trees on them."""
+def interpolator(
+    form: Form, distributions: Array, trees: tuple[Trees, Array] | None = None
+) -> ClassInterpolator:
+    """Fit the interpolator to the distributions (n, C) of the rows of a form.
+
+    ``trees`` have their scores (n, C) of the rows with them.
+    """
     logs, rows = _centered_logs(distributions), form.rows
     center, target = rows.mean(axis=0, dtype=np.float64), logs.mean(axis=0, dtype=np.float64)
     gram = (rows.T @ rows).astype(np.float64) - len(rows) * np.outer(center, center)
@@ -110,9 +111,11 @@ def interpolator(form: Form, distributions: Array, trees: Trees | None = None) -
     slope = np.linalg.solve(gram + RIDGE * level * np.eye(len(gram)), moments)
     trend = (TREND * np.vstack([slope, target - center @ slope])).astype(np.float32)
     logs -= rows @ trend[:-1] + trend[-1]
+    grown = None
     if trees is not None:
-        logs -= trees.scores(rows, logs.shape[1])
+        grown, scores = trees
+        logs -= scores
     scales = heat_scales(form.graph.distances[:, -1])
     k = np.asarray(form.graph.n_neighbors)
     mean, matrix, center = form.linear
-    return ClassInterpolator(mean, matrix, rows, scales, trend, logs, k, center, trees)
+    return ClassInterpolator(mean, matrix, rows, scales, trend, logs, k, center, grown)

@@ -12,7 +12,13 @@ from scipy.optimize import minimize, minimize_scalar
 from ssdml.classification.clusters import Clusters, moved_means
 from ssdml.classification.forms import TABLE_COLUMNS, Form, LinearForm
 from ssdml.classification.softmax import SoftmaxRegression, softmax
-from ssdml.classification.trees import TreeClassifier, Trees, grow_trees, join_trees
+from ssdml.classification.trees import (
+    TreeClassifier,
+    Trees,
+    grow_trees,
+    join_trees,
+    standardized_columns,
+)
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.parallel import Threads
 from ssdml.utils.typing import Array, Floats, Indices, Ints
@@ -24,7 +30,7 @@ PROPAGATIONS = (0.97,)  # reach of the propagated labels
 FEW_LABELS = {(0.0, 0.1): 0.5, (0.8, 0.002): 0.5, (0.95, 0.1): 2.0, 0.97: 6.0}  # weights then
 NEAR = 0.9  # reach from which smoothed rows say what the graph says
 MAX_PROPAGATED = 2**27  # entries of all propagations of held-out labels
-N_TREES = 50  # of all folds; twice as many gain 0.2 points
+N_TREES = 50  # of all folds; twice as many gain 0.2 points of accuracy
 FEWEST_GROWING = 4  # labels per class from which trees gain anything
 SHARPNESS = 2.0  # a priori, of logits of unit spread
 PULL = 0.5  # of the weights toward their center, in labeled rows
@@ -146,9 +152,9 @@ def pool_members(
     Softmax regressions of the labeled rows, as they are and smoothed over the graph (which takes no
     label), for up to 100 columns the nearest of the means of clusters, ``trees`` on up to 100
     columns of X from four labels per class on, and propagations of the labels alone. The last two
-    are left out if n · C is so large that propagating five folds would take longest.
+    are left out if n · C is so large that scores of all rows by five folds would take longest.
     """
-    few_rows = len(form.rows) * n_classes * (N_FOLDS + 1) <= MAX_PROPAGATED
+    affordable = len(form.rows) * n_classes * (N_FOLDS + 1) <= MAX_PROPAGATED
     targets = np.eye(n_classes)[codes]
     for reach, ridge in REGRESSIONS:
         view, few = form.view(reach, diffusion), FEW_LABELS.get((reach, ridge), 0.0)
@@ -160,10 +166,10 @@ def pool_members(
         yield Member(reach > NEAR, few, held_out, linear)
     if form.rows.shape[1] <= TABLE_COLUMNS:
         yield _clusters(form.rows, labeled, codes, n_classes, folds)
-    can_grow = few_rows and len(labeled) >= FEWEST_GROWING * n_classes and folds.max() >= 0
+    can_grow = affordable and len(labeled) >= FEWEST_GROWING * n_classes and folds.max() >= 0
     if trees and can_grow and form.linear.matrix.shape[0] <= TABLE_COLUMNS:
         yield _trees(form, labeled, codes, n_classes, folds, diffusion.threads)
-    if few_rows:
+    if affordable:
         for reach in PROPAGATIONS:
             yield _propagation(diffusion, labeled, targets, folds, reach, len(form.rows))
 
@@ -198,19 +204,23 @@ def _clusters(rows: Array, labeled: Indices, codes: Ints, n_classes: int, folds:
 def _trees(
     form: Form, labeled: Indices, codes: Ints, n_classes: int, folds: Ints, threads: Threads
 ) -> Member:
+    columns, given = standardized_columns(form)
     known = form.rows[labeled]
 
     def grow(fold: int) -> Trees:
-        others = folds != fold
-        return grow_trees(known[others], codes[others], N_TREES // (1 + folds.max()))
+        """Trees of the labels that are not in the fold."""
+        rows, others = known[folds != fold], codes[folds != fold]
+        nodes = grow_trees(columns(rows), others, N_TREES // (1 + folds.max()))
+        return Trees(columns, nodes, nodes.find_leaves(columns(rows)), others, n_classes)
 
     parts = threads.each(grow, range(folds.max() + 1))
     held_out = np.zeros((len(codes), n_classes))
     for fold, part in enumerate(parts):
-        held_out[folds == fold] = part.scores(known[folds == fold], n_classes)
-    trees = join_trees(parts).with_labels(known, codes)
-    scores = trees.scores(form.rows, n_classes)
-    return Member(False, 0.0, held_out, TreeClassifier(form.linear, form.rows, trees, scores))
+        held_out[folds == fold] = part.scores(known[folds == fold])
+    nodes = join_trees([part.nodes for part in parts])
+    trees = Trees(columns, nodes, nodes.find_leaves(columns(known)), codes, n_classes)
+    classifier = TreeClassifier(form.rows, given, trees, trees.scores(form.rows))
+    return Member(False, 0.0, held_out, classifier)
 
 
 def _propagation(

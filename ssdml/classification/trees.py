@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.ensemble import ExtraTreesClassifier
 
-from ssdml.classification.forms import LinearForm
+from ssdml.classification.forms import FARTHEST, ROUNDING, Form
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Floats, Indices, Ints
@@ -19,23 +20,32 @@ COLUMNS = 0.5  # share of the columns that compete for a split
 FLOOR = 0.02  # added to shares before logarithms
 
 
-class Trees(NamedTuple):
-    """Trees as arrays over their t nodes, with labeled rows in the leaves.
+class Columns(NamedTuple):
+    """Columns to mean 0 and variance 1, of which trees see differences of any size."""
+
+    mean: Floats  # (d,)
+    scale: Floats  # (d,), 0 for constant columns
+
+    def __call__(self, X: Array) -> Array:
+        """Standardize the rows (n, d), float32."""
+        rows = (X - self.mean) * self.scale
+        return np.clip(rows, -FARTHEST, FARTHEST, out=rows).astype(np.float32)
+
+
+class Nodes(NamedTuple):
+    """Trees as arrays over their t nodes.
 
     A row goes on to the first child if its entry in the column is at most the threshold, otherwise
     to the second. Children follow their parent; both children of a leaf are the leaf itself.
     """
 
-    columns: Ints  # (t,)
+    columns: Indices  # (t,)
     thresholds: Array  # (t,), float32
     children: Indices  # (t, 2)
     roots: Indices  # (s,)
-    leaves: Indices  # (m, s), of the labeled rows
-    codes: Ints  # (m,), their classes
-    weight: Floats = np.ones(())  # of the scores
 
     def find_leaves(self, rows: Array) -> Indices:
-        """Leaf in each of the s trees, (q, s), of the rows (q, r), float32."""
+        """Leaf in each of the s trees, (q, s), of the rows (q, d), float32."""
         entries, children = rows.ravel(), self.children.ravel()
         starts = np.repeat(np.arange(len(rows)) * rows.shape[1], len(self.roots))
         found = np.tile(self.roots, len(rows))
@@ -46,7 +56,13 @@ class Trees(NamedTuple):
             below = children.take(2 * nodes + (split > self.thresholds.take(nodes)))
             found[moving] = below
             moving = moving[below != nodes]
-        return found.reshape(len(rows), -1)
+        return found.reshape(len(rows), len(self.roots))
+
+    @property
+    def are_leaves(self) -> Array:
+        """Which of the nodes are leaves, (t,)."""
+        leaves: Array = self.children[:, 0] == np.arange(len(self.children))
+        return leaves
 
     @property
     def depth(self) -> int:
@@ -56,47 +72,60 @@ class Trees(NamedTuple):
             nodes, n_splits = below, n_splits + 1
         return n_splits
 
-    def shares(self, n_classes: int) -> csr_array:
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Trees with labeled rows in their leaves, as a classifier of any rows."""
+
+    standardized: Columns
+    nodes: Nodes
+    leaves: Indices  # (m, s), of the labeled rows
+    codes: Ints  # (m,), their classes
+    n_classes: int
+    weight: float = 1.0  # of the scores
+
+    def find_leaves(self, X: Array) -> Indices:
+        """Leaf in each of the s trees, (q, s), of the rows (q, d)."""
+        return self.nodes.find_leaves(self.standardized(X))
+
+    def with_labels(self, X: Array, codes: Ints) -> Trees:
+        """Put other labeled rows (m, d) with classes (m,) into the leaves."""
+        return replace(self, leaves=self.find_leaves(X), codes=codes)
+
+    @cached_property
+    def shares(self) -> csr_array:
         """Shares of the classes among the labeled rows at each node, (t, C)."""
-        counts = self._visits(self.leaves).T @ csr_array(np.eye(n_classes)[self.codes])
+        counts = self._visits(self.leaves).T @ csr_array(np.eye(self.n_classes)[self.codes])
         totals = np.maximum(counts.sum(axis=1), 1)
         return csr_array(counts.multiply(1 / totals[:, None]))
 
-    def scores(self, rows: Array, n_classes: int) -> Array:
-        """Logarithms of the mean shares in the leaves of the rows (q, r), centered, (q, C)."""
-        shares, scores = self.shares(n_classes), np.empty((len(rows), n_classes), np.float32)
-        for block in row_blocks(len(rows), BLOCK_ROWS):
-            sums = (self._visits(self.find_leaves(rows[block])) @ shares).toarray()
-            logs = self.weight * np.log(sums / len(self.roots) + FLOOR)
+    def scores(self, X: Array) -> Array:
+        r"""Centered logarithms of the mean shares in the leaves of rows (q, d), weighted, (q, C).
+
+        With the mean share :math:`h_c(x)` of class c over the trees:
+        :math:`w (\log(h_c(x) + 0.02) - \frac1C \sum_b \log(h_b(x) + 0.02))`.
+        """
+        scores = np.empty((len(X), self.n_classes), np.float32)
+        for block in row_blocks(len(X), BLOCK_ROWS):
+            leaves = self.find_leaves(X[block])
+            sums = (self._visits(leaves) @ self.shares).toarray()
+            logs = self.weight * np.log(sums / leaves.shape[1] + FLOOR)
             scores[block] = logs - logs.mean(axis=1, keepdims=True)
         return scores
-
-    def with_labels(self, rows: Array, codes: Ints) -> Trees:
-        """Put other labeled rows (m, r) with classes (m,) into the leaves."""
-        return self._replace(leaves=self.find_leaves(rows), codes=codes)
-
-    def moved(self, before: LinearForm, after: LinearForm) -> Trees:
-        """The same trees for rows of another form, if both only shift and scale the columns."""
-        if before is after:
-            return self
-        old, new = np.diag(before.matrix), np.diag(after.matrix)
-        shift = (before.mean - after.mean) * new
-        moved = self.thresholds * (new / old)[self.columns] + shift[self.columns]
-        return self._replace(thresholds=moved.astype(np.float32))
 
     def _visits(self, leaves: Indices) -> csr_array:
         """Whether a node is a leaf of a row, (q, t)."""
         q, s = leaves.shape
         parts = np.ones(q * s), leaves.ravel(), np.arange(0, q * s + 1, s)
-        return csr_array(parts, shape=(q, len(self.columns)))
+        return csr_array(parts, shape=(q, len(self.nodes.columns)))
 
 
 @dataclass(frozen=True, eq=False)
 class TreeClassifier:
-    """Trees with the scores of all rows of a form."""
+    """Trees on the rows of a form, with the scores of all rows."""
 
-    linear: LinearForm
-    rows: Array  # (n, r), float32
+    rows: Array  # (n, d), float32
+    given: Columns  # the same of the rows as they were given
     trees: Trees
     scores: Array  # (n, C)
 
@@ -107,22 +136,37 @@ class TreeClassifier:
     def again(self, labeled: Indices, codes: Ints, diffusion: Diffusion) -> TreeClassifier:
         """Put other labels of the same classes into the leaves; the trees stay."""
         trees = self.trees.with_labels(self.rows[labeled], codes)
-        return replace(self, trees=trees, scores=trees.scores(self.rows, self.scores.shape[1]))
+        return replace(self, trees=trees, scores=trees.scores(self.rows))
+
+    def weighted(self, weight: float) -> tuple[Trees, Array]:
+        """Trees for rows as they are given, and scores of the rows, with a weight."""
+        trees = replace(self.trees, standardized=self.given, weight=weight)
+        return trees, np.float32(weight) * self.scores
 
 
-def grow_trees(rows: Array, codes: Ints, n_trees: int) -> Trees:
+def standardized_columns(form: Form) -> tuple[Columns, Columns]:
+    """Standardize the rows of a form of separate columns, and the rows as they are given."""
+    mean, scales = form.linear.mean, np.diag(form.linear.matrix)
+    deviations = form.rows.std(axis=0, dtype=np.float64)
+    varies = deviations > ROUNDING * np.abs(scales * mean)
+    factors = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=varies)
+    return Columns(np.zeros_like(mean), factors), Columns(mean, scales * factors)
+
+
+def grow_trees(rows: Array, codes: Ints, n_trees: int) -> Nodes:
     """Grow extremely randomized trees [1]_ on labeled rows.
 
     Parameters
     ----------
-    rows : array of shape (m, r), float32
+    rows : array of shape (m, d), float32
+        Differences of at most 1e-7 count as none.
     codes : array of shape (m,)
         Classes of the rows.
     n_trees : int
 
     Returns
     -------
-    trees : Trees
+    nodes : Nodes
 
     References
     ----------
@@ -131,43 +175,33 @@ def grow_trees(rows: Array, codes: Ints, n_trees: int) -> Trees:
     Examples
     --------
     >>> rows = np.arange(6, dtype=np.float32)[:, None]
-    >>> trees = grow_trees(rows, np.array([0, 0, 0, 1, 1, 1]), 10)
-    >>> trees.scores(rows, 2).argmax(axis=1)
-    array([0, 0, 0, 1, 1, 1])
+    >>> nodes = grow_trees(rows, np.array([0, 0, 0, 1, 1, 1]), 10)
+    >>> nodes.find_leaves(rows).shape
+    (6, 10)
     """
-    model = ExtraTreesClassifier(n_trees, max_features=COLUMNS, random_state=0).fit(rows, codes)
-    return join_trees([_one_tree(tree.tree_) for tree in model]).with_labels(rows, codes)
+    model = ExtraTreesClassifier(n_trees, max_features=COLUMNS, n_jobs=1, random_state=0)
+    return join_trees([_nodes(tree.tree_) for tree in model.fit(rows, codes)])
 
 
-def join_trees(parts: Sequence[Trees]) -> Trees:
-    """All trees of the parts, in order, without labeled rows."""
-    starts = np.cumsum([0, *(len(part.columns) for part in parts[:-1])])
-    moved = [
-        (part.children + start, part.roots + start)
-        for part, start in zip(parts, starts, strict=True)
-    ]
-    children, roots = (np.concatenate(arrays) for arrays in zip(*moved, strict=True))
-    columns, thresholds = (
-        np.concatenate(arrays) for arrays in zip(*(part[:2] for part in parts), strict=True)
-    )
-    return Trees(columns, thresholds, children, roots, *_no_labels(len(roots)))
+def join_trees(parts: Sequence[Nodes]) -> Nodes:
+    """All trees of the parts, in order."""
+    columns, thresholds, children, roots = zip(*parts, strict=True)
+    starts = np.cumsum([0, *map(len, columns[:-1])])
+    moved = [(c + start, r + start) for c, r, start in zip(children, roots, starts, strict=True)]
+    children, roots = zip(*moved, strict=True)
+    return Nodes(*map(np.concatenate, (columns, thresholds, children, roots)))
 
 
-def _one_tree(tree: Any) -> Trees:
-    """A ``sklearn.tree.Tree``, without labeled rows."""
+def _nodes(tree: Any) -> Nodes:
+    """The nodes of a ``sklearn.tree.Tree``."""
     own, leaf = np.arange(tree.node_count), tree.children_left < 0
     children = np.column_stack([tree.children_left, tree.children_right])
     thresholds = tree.threshold.astype(np.float32)
     above = thresholds > tree.threshold  # a row in between would change sides
     thresholds[above] = np.nextafter(thresholds[above], np.float32(-np.inf))
-    return Trees(
+    return Nodes(
         np.where(leaf, 0, tree.feature),
         np.where(leaf, np.float32(0), thresholds),
         np.where(leaf[:, None], own[:, None], children),
         own[:1],
-        *_no_labels(1),
     )
-
-
-def _no_labels(n_trees: int) -> tuple[Indices, Ints]:
-    return np.empty((0, n_trees), np.intp), np.empty(0, np.intp)

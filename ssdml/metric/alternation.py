@@ -59,11 +59,6 @@ class Classes(NamedTuple):
     form: Form
     evidence: Evidence
 
-    @property
-    def trees(self) -> Trees | None:
-        """Trees of the pool on rows of the form, if there are any."""
-        return self.evidence.trees_on(self.form.linear)
-
     def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
         """Spread them again on the graphs of the input and of an embedding together."""
         with threads(count_threads(n_jobs, "SSDML")) as pool:
@@ -247,7 +242,7 @@ def combine(
     form: Form | None,
     distributions: Array,
     n_components: int | None,
-    trees: Trees | None = None,
+    trees: tuple[Trees, Array] | None = None,
 ) -> Learned:
     """Put class probabilities, learned metric and input side by side.
 
@@ -264,8 +259,8 @@ def combine(
     distributions : array of shape (n, n_classes)
         Of the rows.
     n_components : int or None
-    trees : Trees or None
-        Of the pool, on rows of the form.
+    trees : tuple of Trees and array of shape (n, n_classes), or None
+        Of the pool, with their scores of the rows.
     """
     d, scaled, components = X.shape[1], rescaled(X, form), feature_map.components
     classifier = None if form is None else interpolator(form, distributions, trees)

@@ -301,7 +301,7 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
         with stages("embedding"):
             weight = input_weight(classes, self)
             held_out = None if classes is None else classes.evidence.held_out
-            trees = None if classes is None else classes.trees
+            trees = None if classes is None else classes.evidence.trees
             del classes  # and its distributions, of the size of those that are kept
             learned = combine(
                 X, feature_map, weight, form, state.distributions, self.n_components, trees

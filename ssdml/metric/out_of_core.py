@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.classification.forms import Form, LinearForm, forms_with_graphs
+from ssdml.classification.forms import Form, forms_with_graphs
 from ssdml.classification.learning import HeldOut
 from ssdml.classification.trees import Trees
 from ssdml.graphs.neighbors.knn import knn_graph
@@ -103,7 +103,7 @@ class Summary(NamedTuple):
     references: Indices  # places among the chosen rows
     history: tuple[dict[str, Any], ...]
     held_out: HeldOut | None  # rows are places among the labeled ones
-    trees: tuple[Trees, LinearForm] | None  # of the pool, and the form of their rows
+    trees: Trees | None  # of the first partition
 
 
 def learn_out_of_core(
@@ -290,8 +290,8 @@ def summarize(
     weight = input_weight(classes, task)
     held_out = trees = None
     if classes is not None:
-        if classes.trees is not None:
-            trees = classes.trees, classes.form.linear
+        found = classes.evidence.trees if share.number == 0 else None
+        trees = None if found is None else found[0]
         held_out = classes.evidence.held_out
         among_labeled = np.searchsorted(labeled.numbers, numbers[held_out.rows])
         held_out = held_out._replace(rows=among_labeled)
@@ -440,9 +440,7 @@ def _learn(
     with stages("embedding"):
         weight = float(np.mean([report["input_weight"] for report in pool.history]))
         found = pool.distributions[numbers]
-        trees = None
-        if pool.trees is not None and form is not None:
-            trees = pool.trees[0].moved(pool.trees[1], form.linear)
+        trees = None if pool.trees is None else (pool.trees, pool.trees.scores(X))
         learned = combine(X, feature_map, weight, form, found, model.n_components, trees)
         learned = learned._replace(distributions=pool.distributions)
     if model.guard:

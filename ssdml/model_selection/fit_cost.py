@@ -122,8 +122,13 @@ class FitShape(NamedTuple):
 
     @property
     def propagates_folds(self) -> bool:
-        """Whether the pool propagates labels, without each fold in turn, and grows trees."""
+        """Whether the pool propagates labels, without each fold in turn."""
         return self.n_samples * self.n_classes * (N_FOLDS + 1) <= MAX_PROPAGATED
+
+    @property
+    def may_grow_trees(self) -> bool:
+        """Whether the pool has trees, if the rows are a table."""
+        return self.propagates_folds and not self.one_sided
 
     @property
     def searches_by_index(self) -> bool:
@@ -341,8 +346,8 @@ def stage_bytes(shape: FitShape) -> dict[str, float]:
     shared = edges * (INDEX / 2 + SINGLE)  # the matrix of a diffusion
     made = 3 * edges * (INDEX / 2 + FLOAT)  # while it is made
     views = (len(REGRESSIONS) - 2) * n * searched * SINGLE  # smoothed
-    scores = (len(PROPAGATIONS) + 1) * distributions * shape.propagates_folds  # and of trees
-    pool = shape.n_forms * (shared + views + scores)
+    scores = len(PROPAGATIONS) * distributions * shape.propagates_folds
+    pool = shape.n_forms * (shared + views + scores) + distributions * shape.may_grow_trees
     classes = pool + max(made, solved(searched), solved(n_classes), 3 * distributions)
     if shape.one_sided:
         classes = edges * (INDEX + FLOAT + SINGLE) + solved(n_classes)
@@ -394,17 +399,16 @@ def stage_work(shape: FitShape, *, by_index: bool) -> dict[str, float]:
 
     neighbors = shape.n_forms * search(searched, by_index)
     columns = 2 * searched + len(PROPAGATIONS) * (N_FOLDS + 1) * n_classes * shape.propagates_folds
-    sorted_rows = 1e4 * n * shape.propagates_folds  # into the leaves of trees
-    classes = 1e8 + shape.n_forms * solved(columns) + solved(n_classes) + sorted_rows
+    classes = 1e8 + shape.n_forms * solved(columns) + solved(n_classes)
+    classes += 1e4 * n * shape.may_grow_trees
     if shape.one_sided:
-        classes, sorted_rows = solved(n_classes), 0.0
+        classes = solved(n_classes)
     step = 2e8 + 100 * n * (d + shape.n_learned + n_classes)
     beside = shape.n_beside_searched
     later = step + search(beside, exact_work(n, beside) > EXACT_WORK) + solved(n_classes)
     if shape.one_sided:
         step = later = step + 1e6 * n
     embedding = 1e7 + 0.3 * n * (searched**2 + shape.n_represented * shape.n_embedded)
-    embedding += 2 * sorted_rows
     return {
         "neighbors": neighbors,
         "classes": classes,

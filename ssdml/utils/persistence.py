@@ -30,7 +30,7 @@ from ssdml.utils.files import (
 )
 from ssdml.utils.typing import Array
 
-SCHEMA = 2
+SCHEMA = 3
 CHECKSUM_BYTES = 32  # of SHA-256
 UNSIGNED = "0" * 64  # in place of the checksum, while it is computed
 CONFIG, ARRAYS, OTHER_ARRAYS = "config.json", "model.safetensors", "model-2.safetensors"

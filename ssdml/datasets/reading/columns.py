@@ -14,7 +14,7 @@ import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.delimited import ONE_COLUMN
-from ssdml.datasets.reading.samples import CONTENT, IS_USE, VECTORS, choose_samples
+from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import (
     ID_NAMES,
@@ -28,6 +28,14 @@ from ssdml.datasets.reading.table import (
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
 QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank)s?")
+# How rows are used: folds, parts and weights of a training.
+FOLDS = re.compile(
+    r"((cv|k|data|inner|outer|train|test)[_\-]?)?folds?([_\-]?(no|nr|num|number|index))?"
+)
+PARTS = re.compile(r"(is|in)[_\-]?(train|training|test|val|validation|holdout)([_\-]?set)?")
+WEIGHTS = re.compile(r"(sample|instance|row|example)_weights?")
+MOST_FOLDS = 20
+IS_USE = "its name is that of folds, parts or weights"
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
 ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
@@ -142,7 +150,11 @@ class Chooser:
         if roles.label is None:
             roles.label = self._label()
         self._id(index)
+        uses = self._uses_of_rows()
+        roles.left_out |= dict.fromkeys(uses, "folds, parts or weights")
         choose_samples(self)
+        for name in uses if roles.features else []:
+            self.note_unused(name, IS_USE)
         self._rest()
         self._doubt_unused()
 
@@ -390,6 +402,25 @@ class Chooser:
                 roles.left_out[name] = "ids"
                 if name not in keys and self.kinds[name] == "number":
                     self.note_unused(name, IS_ID)
+
+    def _uses_of_rows(self) -> list[str]:
+        """Return the columns of numbers that say how rows are used."""
+        found = []
+        for name in self.free("number"):
+            counted = self._n_codes(name)
+            if (
+                (FOLDS.fullmatch(folded(name)) and counted <= MOST_FOLDS)
+                or (PARTS.fullmatch(folded(name)) and counted <= 2)
+                or WEIGHTS.fullmatch(folded(name))
+            ):
+                found.append(name)
+        return found
+
+    def _n_codes(self, name: str) -> float:
+        """Count the different numbers of a column; infinity if they are not whole."""
+        known = self.cells.numbers(name).values
+        known = known[np.isfinite(known)]
+        return len(np.unique(known)) if (known == np.rint(known)).all() else np.inf
 
     def _is_key(self, name: str) -> bool:
         return folded(name) in ID_NAMES or bool(KEY.fullmatch(name) or KEY.fullmatch(folded(name)))

@@ -20,13 +20,6 @@ FILE_WORD = re.compile(r"(.*[_\-. ])?(id|name)|.*(path|file|image|img|photo|pict
 # Of a manifest of Open Metric Learning: marks of queries and gallery, groups and boxes.
 MANIFEST = ("is_query", "is_gallery", "category", "sequence", "x_1", "x_2", "y_1", "y_2")
 VECTORS = ("embedding", "embeddings", "vector", "features", "feature")
-# How rows are used: folds, parts and weights of a training.
-USE_OF_ROWS = re.compile(
-    r"(.*[_\-. ])?(k?folds?|cv)([_\-. ]?(no|nr|num|number|index))?"
-    r"|(is|in)[_\-. ]?(train|training|test|val|valid|validation|dev|holdout)([_\-. ]set)?"
-    r"|(sample|instance|case|row|example)[_\-. ]?weights?"
-)
-IS_USE = "its name is that of folds, parts or weights"
 FEW_BESIDE = 3  # columns of numbers beside texts, which tell less than the texts
 FEW = 8  # columns of numbers beside texts, which may be what was meant
 CONTENT = {
@@ -210,15 +203,11 @@ def _numbers(chooser: Chooser) -> list[str]:
     found = []
     for name in chooser.free("number"):
         reason = chooser.cells.key_reason(name)
-        if reason is not None:
-            chooser.note_unused(name, f"it holds {reason}")
-        elif USE_OF_ROWS.fullmatch(folded(name)):
-            reason = "folds, parts or weights"
-            chooser.note_unused(name, IS_USE)
         if reason is None:
             found.append(name)
         else:
             chooser.roles.left_out[name] = reason
+            chooser.note_unused(name, f"it holds {reason}")
     return found
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import normalize
@@ -26,6 +27,7 @@ from ssdml.utils.typing import Array
 
 INPUT, OUTPUT = "X", "embedding"  # names in the graph
 INSTALL = "pip install 'ssdml[onnx]'"
+ARRAYS = tuple(name for name in ClassInterpolator._fields if name != "trees")
 MOST_BYTES = 2**31 - 2**20  # of weights: the format is limited to 2 GB per file
 
 
@@ -49,12 +51,11 @@ class RowEmbedding(nn.Module):
             classifier = representation.classifier
             self.n_neighbors = int(classifier.n_neighbors)
             self.centered = classifier.center is not None
-            for name, part in classifier._asdict().items():
-                if name != "trees":
-                    kept = torch.tensor(0 if part is None else part)
-                    self.register_buffer(f"part_{name}", kept)
+            for name in ARRAYS:
+                part = getattr(classifier, name)
+                self.register_buffer(f"part_{name}", torch.tensor(0 if part is None else part))
             if classifier.trees is not None:
-                self.trees = TreeScores(classifier.trees, classifier.residuals.shape[1])
+                self.trees = TreeScores(classifier.trees)
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Embed rows (n, n_features), to (n, n_components)."""
@@ -62,7 +63,7 @@ class RowEmbedding(nn.Module):
 
     def _represent(self, X: torch.Tensor) -> torch.Tensor:
         mean, matrix, rows, scales, trend, residuals, _, center = (
-            self.get_buffer(f"part_{name}") for name in ClassInterpolator._fields if name != "trees"
+            self.get_buffer(f"part_{name}") for name in ARRAYS
         )
         # In double precision up to the distances, then rounded: equal ones must stay equal.
         exact, points = X.double(), rows.double()
@@ -82,7 +83,7 @@ class RowEmbedding(nn.Module):
         logits = queries @ trend[:-1] + trend[-1]
         logits = logits + (weights[:, :, None] * residuals[nearest]).sum(1)
         if self.trees is not None:
-            logits = logits + self.trees(queries)
+            logits = logits + self.trees(X)
         return torch.cat([torch.softmax(logits, 1).sqrt(), X], dim=1)
 
 
@@ -92,36 +93,50 @@ class TreeScores(nn.Module):
     Examples
     --------
     >>> import numpy as np
-    >>> from ssdml.classification.trees import grow_trees
-    >>> trees = grow_trees(np.array([[0.0], [1.0]], np.float32), np.array([0, 1]), 1)
-    >>> TreeScores(trees, 2)(torch.tensor([[-1.0], [2.0]])).argmax(1)
+    >>> from ssdml.classification.trees import Columns, Trees, grow_trees
+    >>> columns, rows = Columns(np.zeros(1), np.ones(1)), np.array([[0.0], [1.0]], np.float32)
+    >>> nodes, codes = grow_trees(rows, np.array([0, 1]), 1), np.array([0, 1])
+    >>> scores = TreeScores(Trees(columns, nodes, nodes.find_leaves(rows), codes, 2))
+    >>> scores(torch.tensor([[-1.0], [2.0]])).argmax(1)
     tensor([0, 1])
     """
 
+    mean: torch.Tensor
+    scale: torch.Tensor
     columns: torch.Tensor
     thresholds: torch.Tensor
     first: torch.Tensor
     second: torch.Tensor
     roots: torch.Tensor
+    leaf: torch.Tensor
     shares: torch.Tensor
 
-    def __init__(self, trees: Trees, n_classes: int) -> None:
+    def __init__(self, trees: Trees) -> None:
         super().__init__()
-        self.register_buffer("columns", torch.tensor(trees.columns))
-        self.register_buffer("thresholds", torch.tensor(trees.thresholds))
-        self.register_buffer("first", torch.tensor(trees.children[:, 0]))
-        self.register_buffer("second", torch.tensor(trees.children[:, 1]))
-        self.register_buffer("roots", torch.tensor(trees.roots))
-        self.register_buffer("shares", single_precision(trees.shares(n_classes).toarray()))
-        self.weight, self.depth = float(trees.weight), trees.depth
+        columns, thresholds, children, roots = trees.nodes
+        first, second = children.T
+        leaves = np.flatnonzero(trees.nodes.are_leaves)
+        leaf = np.zeros(len(columns), np.intp)  # number of a node among the leaves
+        leaf[leaves] = np.arange(len(leaves))
+        buffers: dict[str, Array] = {
+            "mean": trees.standardized.mean,
+            "scale": trees.standardized.scale,
+        }
+        buffers |= {"columns": columns, "thresholds": thresholds, "roots": roots, "leaf": leaf}
+        buffers |= {"first": first.copy(), "second": second.copy()}
+        for name, buffer in buffers.items():
+            self.register_buffer(name, torch.tensor(buffer))
+        self.register_buffer("shares", single_precision(trees.shares[leaves].toarray()))
+        self.weight, self.depth = trees.weight, trees.nodes.depth
 
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Scores (n, n_classes) of rows (n, n_columns)."""
-        nodes = self.roots.expand(rows.shape[0], -1)
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Scores (n, n_classes) of rows (n, n_features)."""
+        rows = ((X.double() - self.mean) * self.scale).clamp(-FARTHEST, FARTHEST).float()
+        nodes = self.roots.expand(X.shape[0], -1)
         for _ in range(self.depth):
             beyond = rows.gather(1, self.columns[nodes]) > self.thresholds[nodes]
             nodes = torch.where(beyond, self.second[nodes], self.first[nodes])
-        logs = self.weight * torch.log(self.shares[nodes].mean(1) + FLOOR)
+        logs = self.weight * torch.log(self.shares[self.leaf[nodes]].mean(1) + FLOOR)
         return logs - logs.mean(1, keepdim=True)
 
 

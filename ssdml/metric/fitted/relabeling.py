@@ -73,7 +73,7 @@ def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept
         kept.nearer,
         n_jobs=model.n_jobs,
     )
-    classifier = interpolator(classes.form, distributions, classes.trees)
+    classifier = interpolator(classes.form, distributions, classes.evidence.trees)
     represented = None
     if model.representation_ is not None:
         represented = beside_classes(kept.X, classifier, classes.form, distributions)
@@ -117,7 +117,7 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
         classes.form,
         distributions,
         model.n_components,
-        classes.trees,
+        classes.evidence.trees,
     )._replace(held_out=held_out, triplets=model.triplets_, history=tuple(model.history_))
     if model.guard:
         learned = fall_back(learned, alone, held_out, kept.X.__getitem__)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ssdml.classification.new_rows import ClassInterpolator
-from ssdml.classification.trees import Trees
+from ssdml.classification.trees import Columns, Nodes, Trees
 from ssdml.metric.features import ClassRepresentation
 from ssdml.utils.persistence import check_arrays, load_state, restoring, save_state
 from ssdml.utils.typing import Array
@@ -39,6 +39,8 @@ CLASSIFIER = {
     "classifier_n_neighbors": "i",
 }
 TREES = {  # of t nodes, s trees and g labeled rows
+    "trees_mean": "f {d}",
+    "trees_scale": "f {d}",
     "trees_columns": "i t",
     "trees_thresholds": "f t",
     "trees_children": "i t 2",
@@ -47,6 +49,7 @@ TREES = {  # of t nodes, s trees and g labeled rows
     "trees_codes": "i g",
     "trees_weight": "f",
 }
+MOST_WEIGHT = 1e6  # of trees
 
 Metric = TypeVar("Metric", bound="LearnedMetric")
 
@@ -66,7 +69,7 @@ def save_metric(model: LearnedMetric, folder: str | Path, more: dict[str, Array]
         parts = model.classifier_._asdict()
         trees = parts.pop("trees")
         arrays |= {f"classifier_{k}": v for k, v in parts.items() if v is not None}
-        arrays |= {} if trees is None else {f"trees_{k}": v for k, v in trees._asdict().items()}
+        arrays |= {} if trees is None else _tree_arrays(trees)
     save_state(
         folder,
         type(model).__name__,
@@ -104,13 +107,30 @@ def load_metric(kind: type[Metric], folder: str | Path) -> tuple[Metric, dict[st
     return model, arrays
 
 
+def _tree_arrays(trees: Trees) -> dict[str, Array]:
+    parts = trees.standardized._asdict() | trees.nodes._asdict()
+    parts |= {"leaves": trees.leaves, "codes": trees.codes, "weight": np.asarray(trees.weight)}
+    return {f"trees_{name}": part for name, part in parts.items()}
+
+
 def _classifier(arrays: Mapping[str, Array]) -> ClassInterpolator | None:
     names = {f"classifier_{name}": name for name in ClassInterpolator._fields}
-    parts = {name: arrays[field] for field, name in names.items() if field in arrays}
+    parts: dict[str, Any] = {n: arrays[field] for field, n in names.items() if field in arrays}
     if not parts:
         return None
-    trees = Trees(*(arrays[field] for field in TREES)) if TREES.keys() <= arrays.keys() else None
-    return ClassInterpolator(**parts, trees=trees)
+    if "trees_columns" in arrays:
+        parts["trees"] = _trees(arrays, parts["residuals"].shape[1])
+    return ClassInterpolator(**parts)
+
+
+def _trees(arrays: Mapping[str, Array], n_classes: int) -> Trees:
+    def part(name: str) -> Array:
+        array = arrays[f"trees_{name}"]
+        return array.astype(np.intp) if array.dtype.kind == "i" else array
+
+    columns = Columns(*map(part, Columns._fields))
+    nodes = Nodes(*map(part, Nodes._fields))
+    return Trees(columns, nodes, part("leaves"), part("codes"), n_classes, float(part("weight")))
 
 
 def saved_names(model: EmbeddingMixin) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -174,16 +194,27 @@ def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
     check_arrays(arrays, {name: s.format(**sizes) for name, s in shapes.items()})
     n_rows, n_classes = arrays["label_distributions_"].shape
     limits = {name: n_rows for name in ("reference_rows_", "labeled_rows_", "held_out_rows")}
-    limits |= {"held_out_codes": n_classes, "trees_codes": n_classes, "trees_columns": q - 1}
+    limits |= {"held_out_codes": n_classes, "trees_codes": n_classes, "trees_columns": d}
     n_nodes = len(arrays.get("trees_columns", ()))
     limits |= {name: n_nodes for name in ("trees_children", "trees_roots", "trees_leaves")}
     for name, limit in limits.items():
         rows = arrays.get(name, np.empty(0))
         if rows.size and not 0 <= rows.min() <= rows.max() < limit:
             raise ValueError(f"{name} must be from 0 to {limit - 1}")
-    if "trees_children" in shapes and (arrays["trees_children"].T < np.arange(n_nodes)).any():
-        raise ValueError("trees_children must follow their parents")  # or a search never ends
+    if "trees_children" in shapes:
+        _check_trees(arrays)
     check_class_names(config, arrays)
+
+
+def _check_trees(arrays: dict[str, Array]) -> None:
+    """Raise ValueError if trees are empty, never end or weigh too much."""
+    children = arrays["trees_children"].astype(np.intp)
+    if (children.T < np.arange(len(children))).any():
+        raise ValueError("trees_children must follow their parents")
+    if not arrays["trees_leaves"].size:
+        raise ValueError("trees_leaves must hold leaves; got none")
+    if not 0 <= (weight := float(arrays["trees_weight"])) <= MOST_WEIGHT:
+        raise ValueError(f"trees_weight must be from 0 to {MOST_WEIGHT:g}; got {weight:g}")
 
 
 def check_class_names(config: dict[str, Any], arrays: dict[str, Array]) -> None:

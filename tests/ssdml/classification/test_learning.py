@@ -248,17 +248,17 @@ def crossing(rng):
     return X, truth, np.where(np.arange(400) < 80, truth, -1)
 
 
-def test_trees_serve_both_forms_of_a_table(crossing):
+def test_trees_are_once_in_the_pool_and_choose_no_form(crossing):
+    """They say nothing of the graphs, of which the second is the better one here."""
     X, _, labels = crossing
     forms = forms_with_graphs(X, 10, labels=labels, rng=np.random.default_rng(0))
     assert len(forms) == 2
     evidence, _ = learned(X, labels)
-    one, other = (evidence.trees_on(form.linear) for form in forms)
-    assert one.weight == other.weight > 0
-    scores = one.scores(forms[0].rows, 2)
-    np.testing.assert_allclose(other.scores(forms[1].rows, 2), scores, atol=1e-5)
     (voter,) = (v for v in evidence.voters if isinstance(v.classifier, TreeClassifier))
-    np.testing.assert_allclose(scores, voter.weight * voter.classifier.scores, atol=1e-4)
+    assert evidence.form == 1
+    trees, scores = evidence.trees
+    np.testing.assert_allclose(trees.scores(X), scores, atol=1e-5)
+    np.testing.assert_allclose(scores, voter.weight * voter.classifier.scores, atol=1e-5)
 
 
 def test_trees_find_classes_that_cross(crossing, monkeypatch):

@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 from ssdml.classification import new_rows
 from ssdml.classification.forms import Form, LinearForm, principal_form
 from ssdml.classification.new_rows import FAINT, RIDGE, TREND, interpolator
-from ssdml.classification.trees import grow_trees
+from ssdml.classification.trees import Columns, Trees, grow_trees
 from ssdml.graphs import knn_graph
 from ssdml.graphs.laplacian import WEIGHT_FLOOR, heat_scales
 
@@ -59,25 +59,31 @@ def test_new_rows_follow_the_formula(X, known, rng):
     np.testing.assert_allclose(found, slow_interpolation(X, known, queries), atol=2e-4)
 
 
+def trees_of(X, known):
+    """Trees of the first 30 rows, and their scores of all."""
+    columns, codes = Columns(np.zeros(4), np.ones(4)), known[:30].argmax(axis=1)
+    nodes = grow_trees(columns(X[:30]), codes, 5)
+    trees = Trees(columns, nodes, nodes.find_leaves(columns(X[:30])), codes, 3, 0.7)
+    return trees, trees.scores(X)
+
+
 def test_scores_of_trees_join_the_trend(X, known, rng):
-    form, queries = form_of(X), rng.standard_normal((9, 4))
-    grown = grow_trees(form.rows[:30], known[:30].argmax(axis=1), 5)
-    grown = grown._replace(weight=np.asarray(0.7))
-    found = interpolator(form, known, grown)(queries)
+    queries, center = rng.standard_normal((9, 4)), X.mean(axis=0)
+    trees = trees_of(X, known)
+    found = interpolator(form_of(X), known, trees)(queries)
 
-    def trees(rows):
-        return grown.scores((rows @ form.linear.matrix).astype(np.float32), 3)
+    def scores(rows):
+        return trees[0].scores(rows + center)
 
-    np.testing.assert_allclose(found, slow_interpolation(X, known, queries, 6, trees), atol=2e-4)
-    assert np.abs(found - interpolator(form, known)(queries)).max() > 0.05
+    np.testing.assert_allclose(found, slow_interpolation(X, known, queries, 6, scores), atol=2e-4)
+    assert np.abs(found - interpolator(form_of(X), known)(queries)).max() > 0.05
 
 
 @pytest.mark.parametrize("trees", [False, True])
 def test_training_rows_are_predicted_as_by_a_call(X, known, trees):
     """From their graph instead of a search."""
     form = form_of(X)
-    grown = grow_trees(form.rows[:30], known[:30].argmax(axis=1), 5) if trees else None
-    predict = interpolator(form, known, grown)
+    predict = interpolator(form, known, trees_of(X, known) if trees else None)
     np.testing.assert_allclose(predict.at_rows(form, known), predict(X), atol=1e-5)
 
 

@@ -178,10 +178,11 @@ def test_trees_see_the_labels_of_all_folds(problem):
     form, labeled, codes, folds = problem
     found, _ = members(*problem)
     (trees,) = (m.classifier.trees for m in found if isinstance(m.classifier, TreeClassifier))
-    assert len(trees.roots) == pool.N_TREES
+    assert len(trees.nodes.roots) == pool.N_TREES
     np.testing.assert_array_equal(trees.codes, codes)
-    first = grow_trees(form.rows[labeled[folds != 0]], codes[folds != 0], pool.N_TREES // N_FOLDS)
-    np.testing.assert_array_equal(trees.thresholds[: len(first.columns)], first.thresholds)
+    rows = trees.standardized(form.rows[labeled[folds != 0]])
+    first = grow_trees(rows, codes[folds != 0], pool.N_TREES // N_FOLDS)
+    np.testing.assert_array_equal(trees.nodes.thresholds[: len(first.columns)], first.thresholds)
 
 
 def test_renamed_classes_rename_the_logits(problem):

@@ -203,6 +203,7 @@ def test_prediction_uses_the_reference_rows(rows, monkeypatch):
     assert 100 <= len(kept) <= 115
     form = forms_with_graphs(X[kept], 10, labels=labels[kept], rng=np.random.default_rng(0))[0]
     trees = few.classifier_.trees
+    trees = trees, trees.scores(X[kept])
     expected = interpolator(form, few.label_distributions_[kept], trees)(X)
     np.testing.assert_allclose(few.predict_proba(X), expected, atol=1e-6)
 

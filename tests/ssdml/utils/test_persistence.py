@@ -74,11 +74,13 @@ def test_loaded_model_is_bitwise_equal(model, blobs, tmp_path):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
     if model.representation_ is not None:
         assert loaded.representation_.classifier is loaded.classifier_
-        parts = ((*fit.classifier_[:-1], *fit.classifier_.trees) for fit in (model, loaded))
-        for before, after in zip(*parts, strict=True):
-            assert (before is None) == (after is None)
-            if before is not None:
-                assert (after.shape, after.dtype) == (before.shape, before.dtype)
+        *before, trees = model.classifier_
+        *after, loaded_trees = loaded.classifier_
+        for one, other in zip(before, after, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                assert (other.shape, other.dtype) == (one.shape, one.dtype)
+        np.testing.assert_array_equal(loaded_trees.scores(X), trees.scores(X))
 
 
 def test_model_that_returns_the_input_round_trips(blobs, tmp_path):
@@ -360,8 +362,24 @@ FORGED = {
         | {"trees_children": Z((999, 2), int)},
         "trees_children must follow their parents",
     ),
+    "no trees": (
+        {"trees_roots": Z(0, int), "trees_leaves": Z((20, 0), int)},
+        "trees_leaves must hold leaves; got none",
+    ),
+    "weight of trees": ({"trees_weight": np.array(1e300)}, "trees_weight must be from 0 to 1e"),
     "neighbors": ({"classifier_n_neighbors": np.array(99)}, "must be from 1 to 80; got 99"),
 }
+
+
+def test_small_integers_in_trees_do_not_overflow(saved, blobs):
+    """Sums of them would send rows around in circles."""
+    expected = SSDML.load(saved).predict_proba(blobs[0])
+    arrays = load_file(saved / ARRAYS)
+    small = {name: arrays[name].astype(np.int16) for name in ("trees_roots", "trees_children")}
+    rewrite_arrays(saved, **small)
+    loaded = SSDML.load(saved)
+    assert loaded.classifier_.trees.nodes.roots.dtype == np.intp
+    np.testing.assert_array_equal(loaded.predict_proba(blobs[0]), expected)
 
 
 @pytest.mark.parametrize("case", FORGED)

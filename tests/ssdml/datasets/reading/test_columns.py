@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
@@ -149,10 +150,25 @@ def test_folds_parts_and_weights_are_left_out_with_a_doubt(read, frame, name, rn
     assert f"column '{name}' is not a feature, as its name is that of folds" in str(data.summary)
 
 
-@pytest.mark.parametrize("name", ["weight", "folded", "unfold", "train_speed", "test_score"])
-def test_names_like_those_of_weights_are_features(read, frame, name, rng):
+@pytest.mark.parametrize(
+    "name",
+    ["weight", "fold", "skin_fold", "rdw_cv", "CV", "is_valid", "test_score", "Sample Weight"],
+)
+def test_measurements_with_such_names_are_features(read, frame, name, rng):
     frame = frame.assign(**{name: rng.normal(size=N)})
     assert_features(read(frame), frame, "p", "q", name)
+
+
+def test_folds_beside_images_or_texts_change_nothing(tmp_path, rng):
+    frame = pd.DataFrame({"file": [f"{i}.png" for i in range(8)], "label": [*"aabb", *[""] * 4]})
+    for name in frame["file"]:
+        Image.fromarray(rng.integers(256, size=(4, 4, 3), dtype=np.uint8)).save(tmp_path / name)
+    frame.assign(fold=np.arange(8) % 2).to_csv(tmp_path / "images.csv", index=False)
+    assert "8 images of 4 x 4" in str(read_dataset(tmp_path / "images.csv", Choice()).summary)
+    texts = pd.DataFrame({"text": ["how do I pay"] * 8, "label": frame["label"]})
+    texts = texts.assign(a=rng.normal(size=8), b=1.5, c=2.5, fold=np.arange(8) % 2)
+    texts.to_csv(tmp_path / "t.csv", index=False)
+    assert "texts in column" in str(read_dataset(tmp_path / "t.csv", Choice()).summary)
 
 
 @pytest.mark.parametrize("name", ["humid", "acid", "width", "refractive_index", "grid"])

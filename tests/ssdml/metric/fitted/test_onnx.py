@@ -17,7 +17,7 @@ from ssdml import SSDML, DeepSSDML
 from ssdml.baselines import LRML
 from ssdml.classification.forms import Form, LinearForm, principal_form
 from ssdml.classification.new_rows import interpolator
-from ssdml.classification.trees import grow_trees
+from ssdml.classification.trees import Columns, Trees, grow_trees
 from ssdml.deep.onnx import SampleEmbedding
 from ssdml.graphs import knn_graph
 from ssdml.metric.features import ClassRepresentation
@@ -160,17 +160,16 @@ def test_exported_classes_are_those_of_the_interpolator(center, rng):
 def test_trees_are_exported(rng, tmp_path):
     """Rows at the thresholds as well, and any number of them."""
     X = rng.standard_normal((60, 4)).astype(np.float32)
-    linear = LinearForm(np.zeros(4), np.eye(4))
-    form = Form(linear, X, knn_graph(X, 5))
-    trees = grow_trees(X[:30], np.arange(30) % 3, 7)._replace(weight=np.asarray(0.8))
-    representation = ClassRepresentation(interpolator(form, rng.dirichlet(np.ones(3), 60), trees))
-    write_onnx(
-        RowEmbedding(np.eye(7), representation), (4,), tmp_path / "x.onnx", "SSDML", "transform"
-    )
-    rows = np.vstack([X, np.repeat(trees.thresholds[:50, None], 4, axis=1)])
+    form = Form(LinearForm(np.zeros(4), np.eye(4)), X, knn_graph(X, 5))
+    columns, codes = Columns(np.zeros(4), np.ones(4)), np.arange(30) % 3
+    nodes = grow_trees(X[:30], codes, 7)
+    trees = Trees(columns, nodes, nodes.find_leaves(X[:30]), codes, 3, 0.8)
+    classifier = interpolator(form, rng.dirichlet(np.ones(3), 60), (trees, trees.scores(X)))
+    representation, path = ClassRepresentation(classifier), tmp_path / "x.onnx"
+    write_onnx(RowEmbedding(np.eye(7), representation), (4,), path, "SSDML", "transform")
+    rows = np.vstack([X, np.repeat(nodes.thresholds[:50, None], 4, axis=1)])
     for queries in (rows, rows[:1]):
-        found = run(tmp_path / "x.onnx", queries)
-        np.testing.assert_allclose(found, representation(queries), **TOL)
+        np.testing.assert_allclose(run(path, queries), representation(queries), **TOL)
 
 
 def test_of_equally_near_rows_the_first_are_taken(rng, tmp_path):
