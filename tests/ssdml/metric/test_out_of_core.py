@@ -208,6 +208,19 @@ def test_prediction_uses_the_reference_rows(rows, monkeypatch):
     np.testing.assert_allclose(few.predict_proba(X), expected, atol=1e-6)
 
 
+def test_trees_of_a_constant_column_are_saved(rows, tmp_path):
+    """It has no scale; the trees are those of the first partition."""
+    X, labels, _ = rows
+    X = np.hstack([np.full((len(X), 1), 0.1), X * [1, 50, 1, 1, 1]])
+    model = SSDML(random_state=0).fit(in_chunks(X), labels)
+    trees = model.classifier_.trees
+    assert trees.standardized.scale[0] == 0
+    assert np.isfinite(trees.nodes.thresholds).all()
+    model.save(tmp_path)
+    found = SSDML.load(tmp_path).predict_proba(X)
+    np.testing.assert_array_equal(found, model.predict_proba(X))
+
+
 def test_held_out_labels_are_numbered_among_all_rows(rows, fitted):
     labels, held_out = rows[1], fitted.held_out_
     np.testing.assert_array_equal(labels[held_out.rows], held_out.codes)

@@ -72,6 +72,21 @@ def test_few_new_labels_update_the_classes_alone(digits):
     assert abs(gap) < 0.1
 
 
+def test_few_new_labels_join_the_leaves_of_the_same_trees(digits):
+    X, y = digits
+    labels = some(y, 5)
+    model = SSDML(random_state=0).fit(X, labels)
+    before = model.classifier_.trees
+    more = labels.copy()
+    more[np.flatnonzero(labels == -1)[:10]] = y[labels == -1][:10]
+    after = model.relabel(more).classifier_.trees
+    assert after.nodes is before.nodes
+    assert (len(before.codes), len(after.codes)) == (50, 60)
+    np.testing.assert_array_equal(after.codes, more[more != -1])
+    model.extend(X[:5] + 0.01, np.full(5, -1))
+    assert len(model.classifier_.trees.codes) == 60
+
+
 def test_changed_and_removed_labels_are_forgotten(digits):
     X, y = digits
     right, wrong = some(y, 5), some(y, 5)
