@@ -15,6 +15,7 @@ from ssdml.classification.softmax import SoftmaxRegression, softmax
 from ssdml.classification.trees import (
     TreeClassifier,
     Trees,
+    fill_trees,
     grow_trees,
     join_trees,
     standardized_columns,
@@ -211,14 +212,14 @@ def _trees(
         """Trees of the labels that are not in the fold."""
         rows, others = known[folds != fold], codes[folds != fold]
         nodes = grow_trees(columns(rows), others, N_TREES // (1 + folds.max()))
-        return Trees(columns, nodes, nodes.find_leaves(columns(rows)), others, n_classes)
+        return fill_trees(columns, nodes, rows, others, n_classes)
 
     parts = threads.each(grow, range(folds.max() + 1))
     held_out = np.zeros((len(codes), n_classes))
     for fold, part in enumerate(parts):
         held_out[folds == fold] = part.scores(known[folds == fold])
     nodes = join_trees([part.nodes for part in parts])
-    trees = Trees(columns, nodes, nodes.find_leaves(columns(known)), codes, n_classes)
+    trees = fill_trees(columns, nodes, known, codes, n_classes)
     classifier = TreeClassifier(form.rows, given, trees, trees.scores(form.rows))
     return Member(False, 0.0, held_out, classifier)
 

@@ -183,6 +183,11 @@ def grow_trees(rows: Array, codes: Ints, n_trees: int) -> Nodes:
     return join_trees([_nodes(tree.tree_) for tree in model.fit(rows, codes)])
 
 
+def fill_trees(columns: Columns, nodes: Nodes, rows: Array, codes: Ints, n_classes: int) -> Trees:
+    """Put labeled rows (m, d) with classes (m,) into the leaves of trees on such columns."""
+    return Trees(columns, nodes, nodes.find_leaves(columns(rows)), codes, n_classes)
+
+
 def join_trees(parts: Sequence[Nodes]) -> Nodes:
     """All trees of the parts, in order."""
     columns, thresholds, children, roots = zip(*parts, strict=True)

@@ -437,7 +437,7 @@ def _mask(found: pa.ChunkedArray) -> Mask:
 
 
 def are_vectors(cells: Sequence[str], least: int = LONG) -> bool:
-    """Whether all texts are vectors: in brackets, or lists of one length, at least ``least``.
+    """Whether all texts are vectors: bracketed, or of the same length, which is at least ``least``.
 
     Examples
     --------

@@ -24,6 +24,7 @@ from ssdml.datasets.reading.table import (
     TEXT_NAMES,
     folded,
 )
+from ssdml.utils.typing import Floats
 
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
@@ -271,8 +272,7 @@ class Chooser:
     def _is_level(self, name: str) -> bool:
         if self.kinds.get(name) != "number":
             return self.kinds.get(name) in ("text", "date")
-        values = self.cells.numbers(name).values
-        return bool((values == np.rint(values)).all())
+        return _are_whole(self.cells.numbers(name).values)
 
     def _label(self) -> str | None:
         free = [n for n in self.free() if self._may_be_classes(n)]
@@ -360,14 +360,16 @@ class Chooser:
         """Whether a column may hold classes: not fractions that hardly occur again, nor dates."""
         if self.kinds[name] != "number":
             return self.kinds[name] != "date"
-        values = self.cells.numbers(name).values
-        known = values[np.isfinite(values)]
-        return bool((known == np.rint(known)).all()) or 2 * len(np.unique(known)) <= len(known)
+        known = self._known(name)
+        return _are_whole(known) or 2 * len(np.unique(known)) <= len(known)
 
     def _are_codes(self, name: str) -> bool:
+        return _are_whole(self._known(name)) and self._repeats(name)
+
+    def _known(self, name: str) -> Floats:
+        """Return the finite numbers of a column."""
         values = self.cells.numbers(name).values
-        known = values[np.isfinite(values)]
-        return bool((known == np.rint(known)).all()) and self._repeats(name)
+        return values[np.isfinite(values)]
 
     def _split(self) -> None:
         """Take a column that names training and test rows, the one called split if there is."""
@@ -418,9 +420,8 @@ class Chooser:
 
     def _n_codes(self, name: str) -> float:
         """Count the different numbers of a column; infinity if they are not whole."""
-        known = self.cells.numbers(name).values
-        known = known[np.isfinite(known)]
-        return len(np.unique(known)) if (known == np.rint(known)).all() else np.inf
+        known = self._known(name)
+        return len(np.unique(known)) if _are_whole(known) else np.inf
 
     def _is_key(self, name: str) -> bool:
         return folded(name) in ID_NAMES or bool(KEY.fullmatch(name) or KEY.fullmatch(folded(name)))
@@ -456,3 +457,7 @@ class Chooser:
             self.roles.left_out[name] = CONTENT[self.kinds[name]]
             if self.kinds[name] != "empty" and self.choice.text is None:
                 self.note_unused(name, f"it holds {CONTENT[self.kinds[name]]}")
+
+
+def _are_whole(values: Floats) -> bool:
+    return bool((values == np.rint(values)).all())
