@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.metrics import d2_log_loss_score
 
 from ssdml.classification.forms import Form
 from ssdml.classification.pool import (
@@ -49,6 +50,7 @@ TRUST_POWER = 1.5
 MAX_REACH, FEW_REACH = 0.8, 0.97
 FAINT = 1e-9  # added to probabilities before logarithms
 CONFIDENCE_ROWS = 5000
+FEW_HELD_OUT = 10  # held-out labels that halve what they confirm
 
 
 class HeldOut(NamedTuple):
@@ -57,6 +59,27 @@ class HeldOut(NamedTuple):
     rows: Indices  # (h,)
     codes: Ints  # (h,) their classes, as columns of the distributions
     distributions: Floats  # (h, C)
+
+    @property
+    def explained(self) -> float:
+        """Share of the entropy of the classes that the probabilities explain, shrunk toward 0.
+
+        This is McFadden's R², at least 0, times h / (h + 10); 1 without held-out labels of two classes.
+
+        Examples
+        --------
+        >>> rows = np.arange(10)
+        >>> HeldOut(rows, rows % 2, np.eye(2)[rows % 2]).explained
+        0.5
+        >>> HeldOut(rows, rows % 2, np.full((10, 2), 0.5)).explained
+        0.0
+        """
+        if len(np.unique(self.codes)) < 2:
+            return 1.0
+        classes = np.arange(self.distributions.shape[1])
+        explained = d2_log_loss_score(self.codes, self.distributions, labels=classes)
+        h = len(self.codes)
+        return max(float(explained), 0.0) * h / (h + FEW_HELD_OUT)
 
 
 class Voter(NamedTuple):

@@ -306,7 +306,8 @@ def input_weight(classes: Classes | None, model: Any) -> float:
         return float(model.input_weight)
     if classes is None:
         return 1.0
-    return balanced_weight(classes.evidence.confidence)
+    evidence = classes.evidence
+    return balanced_weight(evidence.confidence, evidence.held_out.explained)
 
 
 def learn_metric(

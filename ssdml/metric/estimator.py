@@ -68,7 +68,8 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
         Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
         Weight of the input beside class probabilities and learned metric. "auto": from 0.8 to 1.2,
-        see :func:`ssdml.metric.selection.balanced_weight`. 0: the columns of L alone, one fewer
+        and more if held-out labels do not confirm the classes; see
+        :func:`ssdml.metric.selection.balanced_weight`. 0: the columns of L alone, one fewer
         than classes, a linear map of the input.
     angle : float
         Of the angular objective, in degrees.

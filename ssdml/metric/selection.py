@@ -17,7 +17,8 @@ from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
-WEIGHTS = 0.8, 1.2  # least and largest weight of the input
+WEIGHTS = 0.8, 1.2  # least and largest weight of the input if classes can be trusted
+EXPLAINED, LEAST_TRUST = 0.2, 0.1  # share from which they can; least share of it that counts
 FEWEST_COLUMNS = 64  # of the embedding, by default: more than the features of a small table
 BLOCK_ENTRIES = 2**21  # distances held at once: 16 MB
 
@@ -59,18 +60,28 @@ def combined_components(
     return components
 
 
-def balanced_weight(confidence: float) -> float:
-    """Weight of the input by the mean confidence of the unlabeled rows, from 0.8 to 1.2.
+def balanced_weight(confidence: float, explained: float) -> float:
+    """Weight of the input beside class probabilities and learned metric.
 
-    It is 0.8, and 0.01 more for each percent of errors to expect of the classes.
+    Parameters
+    ----------
+    confidence : float
+        Mean confidence of the unlabeled rows. The weight is 0.8, and 0.01 more for each percent of
+        errors to expect of the classes, at most 1.2.
+    explained : float
+        Share of the entropy of held-out labels that class probabilities explain. The weight is
+        divided by five times this share if that is less than 1, by at least 0.1.
 
     Examples
     --------
-    >>> balanced_weight(1.0), balanced_weight(0.9), balanced_weight(0.5)
-    (0.8, 0.9, 1.2)
+    >>> [balanced_weight(confidence, 0.5) for confidence in (1.0, 0.9, 0.5)]
+    [0.8, 0.9, 1.2]
+    >>> [balanced_weight(1.0, explained) for explained in (0.2, 0.1, 0.0)]
+    [0.8, 1.6, 8.0]
     """
     least, largest = WEIGHTS
-    return round(min(least + 1 - confidence, largest), 4)
+    weight = min(least + 1 - confidence, largest)
+    return round(weight / min(max(explained / EXPLAINED, LEAST_TRUST), 1), 4)
 
 
 def spread(rows: Array) -> float:

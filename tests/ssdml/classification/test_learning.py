@@ -52,6 +52,35 @@ def folds_by_rank(codes, rng):
     return np.where(np.bincount(codes)[codes] > 1, ranks % 5, -1)
 
 
+# Held-out labels
+
+
+def test_explained_is_the_gain_in_likelihood_over_the_shares_of_the_classes(rng):
+    codes, distributions = np.arange(30) % 3 % 2, rng.dirichlet([1, 1, 1], 30)
+    distributions[np.arange(30), codes] += 1
+    distributions /= distributions.sum(axis=1, keepdims=True)
+    by_chance = np.log(np.bincount(codes) / 30)[codes].sum()
+    ours = np.log(distributions[np.arange(30), codes]).sum()
+    found = HeldOut(np.arange(30), codes, distributions).explained
+    assert found == pytest.approx((1 - ours / by_chance) * 30 / 40)
+    order = rng.permutation(30)
+    again = HeldOut(order, codes[order], distributions[order]).explained
+    assert again == pytest.approx(found)
+
+
+def test_shares_of_the_classes_explain_nothing_and_errors_not_less():
+    codes = np.array([0, 0, 0, 1])
+    for first in (0.75, 0.01):
+        distributions = np.tile([first, 1 - first], (4, 1))
+        assert HeldOut(np.arange(4), codes, distributions).explained == pytest.approx(0)
+
+
+@pytest.mark.parametrize("codes", [[], [1, 1, 1]])
+def test_labels_of_one_class_cannot_contradict(codes):
+    held_out = HeldOut(np.arange(len(codes)), np.array(codes, int), np.eye(2)[[0] * len(codes)])
+    assert held_out.explained == 1
+
+
 # The formula
 
 

@@ -143,6 +143,20 @@ def test_guard_can_be_disabled(digits, harmful_metric):
     assert evaluate(model.transform(X), y)["R@1"] < evaluate(X, y)["R@1"] - 5
 
 
+@pytest.mark.parametrize("draw", range(3))
+def test_labels_by_chance_leave_neighbors_and_clusters_as_they_are(blobs, draw):
+    """Class probabilities explain no held-out label, so the input has by far the largest weight."""
+    X, y, _ = blobs
+    labels = np.full(len(y), -1)
+    labels[:40] = np.random.default_rng(draw).permutation(np.arange(40) % 2)
+    model = SSDML(random_state=0).fit(X, labels)
+    assert model.held_out_.explained < 0.05
+    assert model.input_weight_ > 3
+    before, after = evaluate(X, y), evaluate(model.transform(X), y)
+    assert after["NMI"] > before["NMI"] - 0.3
+    assert after["R@1"] > before["R@1"] - 0.3
+
+
 def test_guard_compares_equal_numbers_of_columns(digits):
     """All 64 columns of the input beat a single learned one, but one of the input does not."""
     X, _, labels = digits

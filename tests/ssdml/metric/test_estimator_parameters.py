@@ -51,7 +51,9 @@ def test_auto_weight_follows_the_expected_errors(blobs):
     X, _, labels = blobs
     model = SSDML(max_rounds=1, random_state=0).fit(X, labels)
     free = labels == -1
-    expected = balanced_weight(model.transduction_confidence_[free].mean())
+    explained = model.held_out_.explained
+    assert explained > 0.2
+    expected = balanced_weight(model.transduction_confidence_[free].mean(), explained)
     # confidences are sharpened to the mean of the pool's
     assert model.input_weight_ == pytest.approx(expected, rel=0.02)
 

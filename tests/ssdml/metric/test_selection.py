@@ -69,7 +69,12 @@ def test_parts_without_spread_are_kept_as_they_are():
 
 @pytest.mark.parametrize(("confidence", "weight"), [(1.0, 0.8), (0.9, 0.9), (0.7, 1.1), (0.1, 1.2)])
 def test_weight_grows_with_the_errors_to_expect_within_bounds(confidence, weight):
-    assert balanced_weight(confidence) == weight
+    assert balanced_weight(confidence, 1.0) == weight
+
+
+def test_weight_grows_where_held_out_labels_confirm_little_within_bounds():
+    weights = [balanced_weight(0.9, explained) for explained in (1, 0.2, 0.1, 0.04, 0.02, 0)]
+    assert weights == [0.9, 0.9, 1.8, 4.5, 9.0, 9.0]
 
 
 def test_fewer_columns_keep_the_distances(rng):
