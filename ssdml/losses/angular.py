@@ -7,9 +7,10 @@ import math
 import torch
 from torch.nn import functional
 
-from ssdml.losses.batch import Batch
+from ssdml.losses.batch import Batch, can_check_values
 from ssdml.losses.pairs import (
     PairLoss,
+    distinct_pairs,
     has_triplets,
     pair_weights,
     squared_distances,
@@ -55,9 +56,9 @@ class AngularTripletLoss(PairLoss):
     Notes
     -----
     Called as :class:`Loss <ssdml.losses.base.Loss>`. Triplets are those of ``indices_tuple``, which
-    may be :class:`Triplets <ssdml.graphs.Triplets>`, in O(n_triplets · d) memory, or all that the
-    labels allow: O(n_pairs · m) memory for n_pairs positive pairs and m references. Their number
-    depends on the labels, so torch.compile breaks the graph there unless dynamic shapes are
+    may be :class:`Triplets <ssdml.graphs.Triplets>`, in O(n_triplets · d) memory, or all that pairs
+    or labels allow, in O(n_pairs · m) memory for n_pairs positive pairs and m references if that is
+    less. Their number depends on the labels, so torch.compile breaks the graph there unless dynamic shapes are
     captured (``fullgraph=True`` or ``torch._dynamo.config.capture_dynamic_output_shape_ops``).
     Given triplets make one graph.
 
@@ -91,12 +92,9 @@ class AngularTripletLoss(PairLoss):
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the weighted mean over the triplets."""
-        if batch.tuples is None or len(batch.tuples) == 4:
+        if batch.tuples is None or _has_many_triplets(batch):
             return self._of_all(batch)
-        anchor, positive, negative = batch.tuples
-        weights = batch.tuple_weights
-        if weights is None:
-            weights = batch.embeddings.new_ones(len(anchor))
+        anchor, positive, negative, weights = _triplets(batch)
         if batch.weights is not None:
             weights = weights * batch.weights[anchor]
             if not batch.has_reference:
@@ -140,6 +138,33 @@ class AngularTripletLoss(PairLoss):
         )  # (n_pairs, m)
         of_pairs = weights.anchor[anchor] * weights.positive[anchor, positive]
         return weighted_mean(losses, of_pairs[:, None] * weights.negative[anchor])
+
+
+def _has_many_triplets(batch: Batch) -> bool:
+    """Whether the triplets of pairs need more memory than all pairs with all references."""
+    assert batch.tuples is not None
+    if len(batch.tuples) == 3 or not can_check_values():
+        return len(batch.tuples) == 4
+    anchor, _, other_anchor, _ = batch.tuples
+    n, (m, d) = len(batch.embeddings), batch.reference.shape
+    of_anchor, of_other = (torch.bincount(rows, minlength=n) for rows in (anchor, other_anchor))
+    return int((of_anchor * of_other).sum()) * d > len(anchor) * m
+
+
+def _triplets(batch: Batch) -> tuple[torch.Tensor, ...]:
+    """Return the triplets of the tuples and their weights; of pairs, those with equal anchors."""
+    tuples, weights = batch.tuples, batch.tuple_weights
+    assert tuples is not None
+    if len(tuples) == 3:
+        ones = batch.embeddings.new_ones(len(tuples[0]))
+        return (*tuples, ones if weights is None else weights)
+    (anchor, positive, near), (other, negative, far) = distinct_pairs(batch)
+    # Pairs are sorted by anchor: those of an anchor lie together.
+    counts = torch.bincount(other, minlength=len(batch.embeddings))
+    first = torch.repeat_interleave(torch.arange(len(anchor), device=anchor.device), counts[anchor])
+    starts, begun = counts.cumsum(0) - counts, counts[anchor].cumsum(0) - counts[anchor]
+    second = torch.arange(len(first), device=first.device) + (starts[anchor] - begun)[first]
+    return anchor[first], positive[first], negative[second], near[first] * far[second]
 
 
 def _squares(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:

@@ -15,6 +15,7 @@ from torch import nn
 from ssdml.losses.batch import Batch, as_batch, can_check_values, check_finite, check_home
 from ssdml.losses.elsewhere import call_other, groups_of, one_group, scalar
 from ssdml.utils.torch_tools import check_float_matrix
+from ssdml.utils.validation import UNLABELED
 
 try:
     from pytorch_metric_learning.losses import BaseMetricLossFunction as _Base
@@ -28,6 +29,8 @@ NOT_TAKEN = {  # options of pytorch-metric-learning's losses
     "embedding_regularizer": _ADDED,
     "embedding_reg_weight": _ADDED,
     "collect_stats": "The loss collects none; read them from its embeddings.",
+    "weight_regularizer": _ADDED,
+    "weight_reg_weight": _ADDED,
 }
 
 
@@ -61,8 +64,11 @@ class Term:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> LossSum:
-        is_number = isinstance(divisor, Real | torch.Tensor)
-        return self * (1 / divisor) if is_number else NotImplemented
+        if not isinstance(divisor, Real | torch.Tensor):
+            return NotImplemented
+        if isinstance(divisor, Real) and divisor == 0:
+            raise ZeroDivisionError("losses are divided by numbers other than 0; got 0.")
+        return self * (1 / divisor)
 
 
 class Loss(Term, _Base):
@@ -76,8 +82,8 @@ class Loss(Term, _Base):
     -----
     *Call.* ``loss(embeddings, labels=None, indices_tuple=None, ref_emb=None, ref_labels=None,
     weights=None)`` returns a scalar, see :meth:`forward`. A row labeled -1 has no class and is in
-    no pair. If there is nothing to compare, the loss is 0 with a gradient of zeros, and warns
-    unless ``indices_tuple`` is given. Weights are constants; the weight of a pair is the product of
+    no pair. If there is nothing to compare, the loss is 0 with a gradient of zeros, and warns, but
+    not if ``indices_tuple`` is given and a row is labeled. Weights are constants; the weight of a pair is the product of
     the weights of its rows.
 
     *Pairs.* A row is not paired with the reference of the same index if ``ref_labels`` are the
@@ -88,7 +94,8 @@ class Loss(Term, _Base):
     include unlabeled rows on purpose and are kept. A repeated pair counts once, with its largest
     weight (twice in pytorch-metric-learning); a repeated triplet counts twice. Losses with proxies
     or centers treat tuples as classification losses of pytorch-metric-learning do: a row counts as
-    often as plain tuples contain it. ``DensityAdaptivity`` and ``GraphConsistency`` ignore tuples,
+    often as plain tuples contain it. Their mean is over these counts, where that of
+    pytorch-metric-learning is over the rows of the batch. ``DensityAdaptivity`` and ``GraphConsistency`` ignore tuples,
     because they need whole classes and halves.
 
     *In pytorch-metric-learning.* These losses accept the tuples of its miners and work in
@@ -130,6 +137,7 @@ class Loss(Term, _Base):
     takes_reference = True
     takes_halves = False  # whether it needs batches of two halves with the same classes
     needs = "a labeled row"  # of a batch, for a loss other than 0
+    sampler = "class_batches"  # of such batches
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """Refuse options of pytorch-metric-learning that would have no effect."""
@@ -205,12 +213,17 @@ class Loss(Term, _Base):
             n_classes=self.num_classes,
         )
         if batch.has_reference and not self.takes_reference:
-            raise ValueError(f"{who}: ref_emb must be None; got a tensor. It compares no pairs.")
+            raise ValueError(
+                f"{who}: ref_emb must be None; got a tensor of shape {tuple(ref_emb.shape)}. The "
+                "loss compares no pairs: call it without, or beside a wrapper of losses of pairs."
+            )
         self._check_own(batch.embeddings, who)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
             value = scalar(self.of_batch(batch), who)
-            if indices_tuple is None and can_check_values() and value.detach().item() == 0:
-                self._warn_if_unusable(batch, who)
+            if can_check_values() and value.detach().item() == 0:
+                mined = indices_tuple is not None  # a miner may find nothing in a good batch
+                if not mined or (batch.labels is not None and not _any_labeled(batch.labels)):
+                    self._warn_if_unusable(batch, who)
         return value
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
@@ -230,7 +243,7 @@ class Loss(Term, _Base):
             found = f"{len(known)} of them labeled, in {len(set(known.tolist()))} classes"
         warnings.warn(
             f"{who}: the batch must have {self.needs}; got {n} rows, {found}. The loss is 0. "
-            "ssdml.networks.sampling.class_batches draws rows by class.",
+            f"ssdml.networks.sampling.{self.sampler} draws rows by class.",
             stacklevel=5,  # past two frames of torch
         )
 
@@ -352,6 +365,10 @@ def _sum_of(one: Any, other: Any) -> LossSum:
     return LossSum(terms)
 
 
+def _any_labeled(labels: torch.Tensor) -> bool:
+    return bool((labels != UNLABELED).any())
+
+
 def _terms(term: Any) -> list[tuple[float, nn.Module]]:
     """Return a loss, a pair (weight, loss) or a sum as a list of pairs."""
     weight, part = term if isinstance(term, tuple) and len(term) == 2 else (1.0, term)
@@ -379,10 +396,23 @@ def _kinds(base: type[Loss]) -> Iterator[type[Loss]]:
         yield from _kinds(kind)
 
 
+def _check_terms(loss: nn.Module, wrapper: Any) -> None:
+    """Raise on a sum of which a term is not among the losses that a wrapper takes."""
+    for part in loss.losses if isinstance(loss, LossSum) else ():
+        name = type(part).__name__
+        if name not in wrapper.supported_losses():
+            raise ValueError(
+                f"{wrapper.__name__}: the sum must hold losses of pairs only; got {name}. Add it "
+                f"beside: {wrapper.__name__}(...) + {name}(...)."
+            )
+
+
 def _introduce() -> None:
     """Make pytorch-metric-learning's wrappers accept our losses, and its losses be added."""
     from pytorch_metric_learning import losses
+    from pytorch_metric_learning.losses.base_loss_wrapper import BaseLossWrapper
     from pytorch_metric_learning.regularizers import BaseRegularizer
+    from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 
     def extended(theirs: Callable[[], list[str]]) -> Callable[[], list[str]]:
         def supported_losses() -> list[str]:
@@ -391,10 +421,16 @@ def _introduce() -> None:
 
         return supported_losses
 
+    def init(self: Any, loss: nn.Module, **options: Any) -> None:
+        theirs(self, loss, **options)
+        _check_terms(loss, type(self))
+
+    theirs, BaseLossWrapper.__init__ = BaseLossWrapper.__init__, init
     wrappers = losses.CrossBatchMemory, losses.SelfSupervisedLoss
     for wrapper in wrappers:
         wrapper.supported_losses = staticmethod(extended(wrapper.supported_losses))
-    for kind in (_Base, BaseRegularizer, losses.MultipleLosses, *wrappers):
+    scaled = _Base, BaseRegularizer, losses.MultipleLosses, DistributedLossWrapper, *wrappers
+    for kind in scaled:
         for name in ("add", "radd", "sub", "neg", "mul", "rmul", "truediv"):
             name = f"__{name}__"
             setattr(kind, name, getattr(Term, name))

@@ -230,7 +230,7 @@ def _check_alike(reference: Any, rows: torch.Tensor, who: str) -> None:
     if reference.shape[1] != rows.shape[1]:
         raise ValueError(
             f"{who}: ref_emb must have as many columns as embeddings = {rows.shape[1]}; "
-            f"got {reference.shape[1]}."
+            f"got {reference.shape[1]}. Embed both by the same network."
         )
     check_home(reference, rows, "ref_emb", who, "Pass ref_emb.to(embeddings).")
 
@@ -307,7 +307,7 @@ def _check_range(indices: torch.Tensor, n: int, who: str) -> None:
         if not 0 <= int(end) < n:
             raise ValueError(
                 f"{who}: indices_tuple must lie from 0 to {n - 1}, rows of the batch; "
-                f"got {int(end)}."
+                f"got {int(end)}. Mine in this batch, or pass the rows it was mined in as ref_emb."
             )
 
 
@@ -318,8 +318,11 @@ def as_weights(
     if value is None:
         return None
     try:
-        weights = as_tensor(value, rows.device).detach().to(rows.dtype)
-    except (TypeError, ValueError) as error:
+        weights = as_tensor(value, rows.device).detach()
+        if weights.is_complex():
+            raise TypeError("they are complex")
+        weights = weights.to(rows.dtype)
+    except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
             f"{who}: weights must be an array of numbers; got {type(value).__name__}: {error}. "
             f"Pass {count} numbers of at least 0."
@@ -327,13 +330,14 @@ def as_weights(
     if weights.shape != (count,):
         raise ValueError(
             f"{who}: weights must have one entry per {kind}, shape ({count},); "
-            f"got shape {tuple(weights.shape)}."
+            f"got shape {tuple(weights.shape)}. Select those of the batch."
         )
     if can_check_values() and count:
         for end in weights.aminmax():  # NaN is in both
             if not (0 <= end < float("inf")):
                 raise ValueError(
-                    f"{who}: weights must be finite and not negative; got {end.item()}."
+                    f"{who}: weights must be finite and not negative; got {end.item()}. Pass 0 "
+                    "for rows that shall not count."
                 )
             if end > HEAVIEST:
                 raise ValueError(

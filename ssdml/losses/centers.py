@@ -75,15 +75,19 @@ def center_correlation(centers: torch.Tensor) -> torch.Tensor:
     return ((centers.T @ centers).square().sum() - lengths) / (4 * n_pairs)
 
 
+def _wide(rows: torch.Tensor) -> torch.dtype:
+    """Precision of products: float64, except on MPS, which lacks it."""
+    return rows.dtype if rows.device.type == "mps" else torch.float64
+
+
 class _SquaredDistances(torch.autograd.Function):
-    """Squared distances with products in float64; the gradient has the precision of the rows."""
+    """Squared distances and their gradients with products in float64."""
 
     generate_vmap_rule = True  # for the Hessian of torch.func
 
     @staticmethod
     def forward(rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:
-        wide = rows.dtype if rows.device.type == "mps" else torch.float64  # which MPS lacks
-        x, w = rows.to(wide), centers.to(wide)
+        x, w = (part.to(_wide(rows)) for part in (rows, centers))
         starts, ends = (torch.linalg.vector_norm(part, dim=1).square() for part in (x, w))
         lengths = torch.add(starts[:, None], ends)
         squares = torch.addmm(lengths, x, w.T, alpha=-2)
@@ -99,10 +103,10 @@ class _SquaredDistances(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         rows, centers = ctx.saved_tensors
-        slope = 2 * slope
-        to_rows = torch.addmm(slope.sum(dim=1)[:, None] * rows, slope, centers, alpha=-1)
-        to_centers = torch.addmm(slope.sum(dim=0)[:, None] * centers, slope.T, rows, alpha=-1)
-        return to_rows, to_centers
+        slope, x, w = (part.to(_wide(rows)) for part in (2 * slope, rows, centers))
+        to_rows = torch.addmm(slope.sum(dim=1)[:, None] * x, slope, w, alpha=-1)
+        to_centers = torch.addmm(slope.sum(dim=0)[:, None] * w, slope.T, x, alpha=-1)
+        return to_rows.to(rows.dtype), to_centers.to(rows.dtype)
 
 
 def center_distances(rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:

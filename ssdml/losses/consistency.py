@@ -109,6 +109,7 @@ class GraphConsistency(Loss):
 
     takes_halves = True
     needs = "labeled rows of one class at the same place of both halves"
+    sampler = "aligned_halves"
 
     def __init__(self, sigma: float = 1.0, form: str = "smoothed", normalize: bool = True) -> None:
         super().__init__()

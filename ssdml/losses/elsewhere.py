@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from ssdml.graphs.triplets import Triplets
-from ssdml.losses.batch import among_labeled, as_tuples, tuple_groups
+from ssdml.losses.batch import among_labeled, as_tuples, can_check_values, tuple_groups
 from ssdml.utils.validation import UNLABELED
 
 ARGUMENTS = ("labels", "indices_tuple", "ref_emb", "ref_labels")
@@ -46,6 +47,13 @@ def call_other(
     starts = _labeled(embeddings, labels)
     stops = starts if ref_emb is None else _labeled(ref_emb, ref_labels)
     if not len(starts.rows):
+        if len(embeddings) and can_check_values():
+            warnings.warn(
+                f"{type(loss).__name__}: the batch must have a labeled row; got {len(embeddings)} "
+                "rows, none of them labeled. The loss is 0. ssdml.networks.sampling.class_batches "
+                "draws rows by class.",
+                stacklevel=5,
+            )
         return embeddings.sum() * 0
     tuples = None if indices_tuple is None else _renumbered(indices_tuple, starts, stops)
     reference = (None, None) if ref_emb is None else (stops.rows, stops.labels)
@@ -84,7 +92,9 @@ class _Taken(NamedTuple):
         values, who = dict(zip(ARGUMENTS, given, strict=True)), type(loss).__name__
         for name, value in values.items():
             if name in self.required and value is None:
-                raise ValueError(f"LossSum: {name} must be given with {who}; got None.")
+                raise ValueError(
+                    f"LossSum: {name} must be given with {who}; got None. Pass it in the call."
+                )
             if name == "ref_emb" and name not in self.names and value is not None:
                 raise ValueError(
                     f"LossSum: {name} must be None with {who}, which does not take it; got a "

@@ -106,9 +106,24 @@ def weighted_mean(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     return (weights * values).sum() / torch.where(total > 0, total, 1)
 
 
-def _of_tuples(batch: Batch) -> PairWeights:
+def distinct_pairs(batch: Batch) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    """Return anchors, ends and largest weights of positive and negative pairs, sorted by anchor."""
+    m = len(batch.reference)
+
+    def distinct(
+        starts: torch.Tensor, stops: torch.Tensor, weights: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        pairs, places = torch.unique(starts * m + stops, return_inverse=True)
+        largest = weights.new_zeros(len(pairs)).scatter_reduce(0, places, weights, "amax")
+        return pairs // m, pairs % m, largest
+
+    near, far = _pairs(batch)
+    return distinct(*near), distinct(*far)
+
+
+def _pairs(batch: Batch) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    """Return anchors, ends and weights of positive and of negative pairs of the tuples."""
     assert batch.tuples is not None
-    n, m = len(batch.embeddings), len(batch.reference)
     anchor, positive, *other, negative = batch.tuples
     other_anchor = other[0] if other else anchor
     weights = batch.tuple_weights
@@ -116,6 +131,12 @@ def _of_tuples(batch: Batch) -> PairWeights:
         weights = batch.embeddings.new_ones(len(anchor) + (len(other_anchor) if other else 0))
     near = weights[: len(anchor)]
     far = weights[len(anchor) :] if other else weights
+    return (anchor, positive, near), (other_anchor, negative, far)
+
+
+def _of_tuples(batch: Batch) -> PairWeights:
+    n, m = len(batch.embeddings), len(batch.reference)
+    near, far = _pairs(batch)
     rows = batch.embeddings.new_ones(n) if batch.weights is None else batch.weights
     ends = rows.new_ones(m) if batch.has_reference else rows
 
@@ -123,7 +144,7 @@ def _of_tuples(batch: Batch) -> PairWeights:
         flat = values.new_zeros(n * m)
         return flat.scatter_reduce(0, starts * m + stops, values, "amax").view(n, m) * ends
 
-    return PairWeights(rows, table(anchor, positive, near), table(other_anchor, negative, far))
+    return PairWeights(rows, table(*near), table(*far))
 
 
 def _end_weights(batch: Batch) -> torch.Tensor:

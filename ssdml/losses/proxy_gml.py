@@ -209,14 +209,27 @@ class ProxyGMLLoss(Loss):
             )
         elif self.positive_mask and self.mask_softmax and k <= self.n_proxies:
             least = self.n_proxies + 1
+            enough = _rounded_up(min(1.0, max(60, least) / count))
             warnings.warn(
                 f"ProxyGMLLoss: ratio must connect a row to more than n_proxies={self.n_proxies} "
                 f"proxies, those of its own class; got ratio={self.ratio} of {count} proxies, "
-                f"k={k}. Uses k={least}; pass ratio={min(1.0, max(60, least) / count):.2g}.",
+                f"k={k}. Uses k={least}; pass ratio={enough:g}.",
                 stacklevel=3,
             )
             k = least
         return k
+
+
+def _rounded_up(share: float) -> float:
+    """Round up to two digits.
+
+    Examples
+    --------
+    >>> _rounded_up(0.0503), _rounded_up(0.5)
+    (0.051, 0.5)
+    """
+    unit = 10.0 ** (math.floor(math.log10(share)) - 1)
+    return round(math.ceil(round(share / unit, 6)) * unit, 12)
 
 
 def _summed_entropy(

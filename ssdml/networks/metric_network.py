@@ -79,7 +79,9 @@ class MetricNetwork(nn.Module):
         if not self.mixed:
             outputs: torch.Tensor = self.backbone(samples)
         else:
-            with torch.autocast(samples.device.type, torch.bfloat16):
+            # The cache of converted weights is emptied by the outermost block alone, and that of a
+            # fit is around all of its steps: they would never see the weights change.
+            with torch.autocast(samples.device.type, torch.bfloat16, cache_enabled=False):
                 outputs = self.backbone(samples)
         return outputs.float()
 

@@ -85,6 +85,11 @@ def balanced_batches(
         If a number is not whole or below 1, weights are negative, not finite or of another length,
         or no row can be drawn.
 
+    Warns
+    -----
+    UserWarning
+        If all rows are of one class.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -96,6 +101,7 @@ def balanced_batches(
     check_count(size, "size", who)
     check_count(count, "count", who, least=0)
     groups, weights = _groups(who, classes, weights, 1, 1, 1, 1)
+    _warn_of_one_class(groups, who)
     order, rng = np.concatenate(groups), as_generator(rng, "rng", who)
     ends = np.cumsum([len(group) for group in groups])
     starts = np.append(0, ends[:-1])
@@ -257,6 +263,11 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
     TypeError, ValueError
         If a number is not whole or below 1, or fewer than ``size`` rows have a class.
 
+    Warns
+    -----
+    UserWarning
+        If all rows are of one class.
+
     Notes
     -----
     The batches of [1]_ for Stanford Online Products, which has 5 rows per class.
@@ -275,6 +286,7 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
     """
     check_count(size, "size", "whole_class_batches")
     groups, _ = _groups("whole_class_batches", classes, None, count, 1, 1, 1)
+    _warn_of_one_class(groups, "whole_class_batches")
     n_rows, rng = sum(map(len, groups)), as_generator(rng, "rng", "whole_class_batches")
     if size > n_rows:
         raise ValueError(
@@ -381,6 +393,15 @@ def _groups(
             stacklevel=3,
         )
     return groups, weights
+
+
+def _warn_of_one_class(groups: list[Indices], who: str) -> None:
+    if len(groups) == 1:
+        warnings.warn(
+            f"{who}: classes must hold two classes, or no batch can compare them; got one. "
+            "Label rows of another class.",
+            stacklevel=3,
+        )
 
 
 def _checked_weights(weights: Any, n: int, who: str) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 
 import numpy as np
@@ -182,6 +183,20 @@ class TestSwitches:
         assert np.abs(mixed.transform(X) - fitted.transform(X)).max() > 1e-5
         ours, theirs = ((model.transduction_ == y).mean() for model in (mixed, fitted))
         assert ours > theirs - 0.1
+        ours, theirs = (model.history_[-1]["loss"] for model in (mixed, fitted))
+        assert ours == pytest.approx(theirs, rel=0.05)
+
+    def test_mixed_precision_sees_the_weights_change(self, fitted, digits):
+        """Although a block around all steps would keep their first copies in bfloat16."""
+        network, samples = copy.deepcopy(fitted.network_), as_samples(digits[0], "fit")
+        rows = samples.batch(np.arange(9))
+        with torch.autocast("cpu", enabled=False), mixed_precision(network, True):
+            before = network.outputs(rows)
+            with torch.no_grad():
+                for weights in network.backbone.parameters():
+                    weights.zero_()
+            assert (before != 0).any()
+            assert (network.outputs(rows) == 0).all()
 
     def test_embeds_in_float32_during_mixed_precision(self, fitted, digits):
         """As DeepCluster does between epochs."""

@@ -24,8 +24,13 @@ from tests.deep import assert_same_weights, small_model, small_network
 
 
 class TestResume:
-    def test_interrupted_fit_resumes_to_the_same_bits(self, fitted, digits, tmp_path, monkeypatch):
+    @pytest.mark.parametrize("mixed", [False, True])
+    def test_interrupted_fit_resumes_to_the_same_bits(
+        self, fitted, digits, tmp_path, monkeypatch, mixed
+    ):
         X, _, labels = digits
+        if mixed:
+            fitted = small_model(mixed_precision=True).fit(X, labels)
         partition = PartitionTrainer.partition
 
         def stop(run, progress):
@@ -34,7 +39,7 @@ class TestResume:
             return partition(run, progress)
 
         monkeypatch.setattr(PartitionTrainer, "partition", stop)
-        model = small_model(checkpoint_dir=tmp_path)
+        model = small_model(checkpoint_dir=tmp_path, mixed_precision=mixed)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, labels)
         assert not hasattr(model, "network_")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import torch
 from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.reducers import SumReducer
 from pytorch_metric_learning.regularizers import LpRegularizer
+from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 from pytorch_metric_learning.utils.loss_and_miner_utils import (
     convert_to_weights,
     get_all_pairs_indices,
@@ -45,7 +48,8 @@ def test_foreign_losses_see_labeled_rows_only():
     z, labels, weights = batch()
     loss = LossSum([peers.ContrastiveLoss()])
     z.requires_grad_()
-    value = loss(z, torch.full_like(labels, -1))
+    with pytest.warns(UserWarning, match="must have a labeled row; got 16 rows, none of them"):
+        value = loss(z, torch.full_like(labels, -1))
     value.backward()
     assert value == 0
     assert (z.grad == 0).all()
@@ -176,6 +180,47 @@ def test_a_memory_skips_unlabeled_rows(rng):
 def test_row_losses_have_no_memory():
     with pytest.raises(Exception, match="CrossBatchMemory not supported for ProxyGMLLoss"):
         peers.CrossBatchMemory(ProxyGMLLoss(3, 5, ratio=0.5), 5)
+
+
+def test_sums_with_a_row_loss_are_refused_by_wrappers():
+    loss = BinomialDevianceLoss() + DensityAdaptivity(3)
+    message = r"the sum must hold losses of pairs only; got DensityAdaptivity\. Add it beside"
+    with pytest.raises(ValueError, match=f"CrossBatchMemory: {message}"):
+        peers.CrossBatchMemory(loss, 5)
+    with pytest.raises(ValueError, match=f"SelfSupervisedLoss: {message}"):
+        peers.SelfSupervisedLoss(loss)
+    with pytest.raises(ValueError, match="got ProxyAnchorLoss"):
+        peers.CrossBatchMemory(BinomialDevianceLoss() + peers.ProxyAnchorLoss(3, 5), 5)
+
+
+@pytest.mark.filterwarnings("ignore:DistributedLossWrapper is being used in a non-distributed")
+def test_distributed_wrappers_are_scaled_and_added():
+    z, labels, _ = batch()
+    rows, triplet = (z, labels.clamp_min(0)), peers.TripletMarginLoss()
+    for loss in (0.5 * DistributedLossWrapper(triplet), DistributedLossWrapper(triplet) / 2):
+        torch.testing.assert_close(loss(*rows), 0.5 * triplet(*rows))
+
+
+def test_importing_the_losses_lets_those_of_the_library_be_scaled():
+    code = (
+        "import ssdml.losses; from pytorch_metric_learning.losses import TripletMarginLoss as T; "
+        "assert type(0.5 * T()).__name__ == 'LossSum'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["ours", "scaled", "in a memory"])
+def test_batches_without_a_label_warn_although_tuples_are_given(name):
+    z = batch()[0]
+    labels, tuples = torch.full((16,), -1), tuple(torch.zeros(3, 1, dtype=torch.int64))
+    with pytest.warns(UserWarning, match="the batch must have .*; got 16 rows, .* The loss is 0"):
+        if name == "ours":
+            value = BinomialDevianceLoss()(z, labels, tuples)
+        elif name == "scaled":
+            value = (0.5 * peers.TripletMarginLoss())(z, labels, tuples)
+        else:
+            value = peers.CrossBatchMemory(BinomialDevianceLoss(), 5, 32)(z, labels)
+    assert value == 0
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -85,6 +85,9 @@ def test_suggested_ratio_is_silent_and_connects_60():
     with pytest.warns(UserWarning, match=r"Uses k=13; pass ratio=0\.5\."):
         ProxyGMLLoss(10, 8)
     assert ProxyGMLLoss(10, 8, ratio=0.5).k == 60
+    with pytest.warns(UserWarning, match=r"Uses k=151; pass ratio=0\.051\."):
+        ProxyGMLLoss(20, 8, n_proxies=150)
+    assert ProxyGMLLoss(20, 8, n_proxies=150, ratio=0.051).k > 150
 
 
 @pytest.mark.parametrize(

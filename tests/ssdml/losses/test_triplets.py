@@ -96,6 +96,26 @@ def test_reference_rows_as_positives_and_negatives(count, rng):
     assert value.item() == pytest.approx(slow(both, triplets, np.ones(count)), rel=1e-9)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("d", [5, 500])  # by triplets, and by all pairs
+def test_pairs_form_triplets_with_equal_anchors_once(d, weighted, rng):
+    """A repeated pair counts once, with its largest weight."""
+    z = torch.from_numpy(rng.standard_normal((16, d)) / math.sqrt(d))
+    near, far = rng.integers(16, size=(2, 12)), rng.integers(16, size=(2, 20))
+    near[0], far[0] = near[0] % 6, far[0] % 6
+    near[:, 1], far[:, 1] = near[:, 0], far[:, 0]
+    weights = rng.random(32) if weighted else np.ones(32)
+    of_near, of_far = {}, {}
+    for pairs, given, kept in ((near, weights[:12], of_near), (far, weights[12:], of_far)):
+        for pair, weight in zip(pairs.T.tolist(), given, strict=True):
+            kept[tuple(pair)] = max(weight, kept.get(tuple(pair), 0.0))
+    triplets = [(i, j, k) for i, j in of_near for anchor, k in of_far if anchor == i]
+    products = [of_near[i, j] * of_far[i, k] for i, j, k in triplets]
+    tuples = tuple(torch.from_numpy(part) for part in (*near, *far))
+    value = AngularTripletLoss()(z, None, tuples, weights=weights if weighted else None)
+    assert value.item() == pytest.approx(slow(z.numpy(), triplets, products), rel=1e-9)
+
+
 class LargestTensor(TorchDispatchMode):
     """Records the number of entries of the largest tensor that torch makes."""
 
@@ -109,7 +129,7 @@ class LargestTensor(TorchDispatchMode):
         return made
 
 
-@pytest.mark.parametrize("by", ["triplets", "pairs"])
+@pytest.mark.parametrize("by", ["triplets", "mined pairs", "pairs"])
 def test_many_references_take_memory_of_the_triplets(by, rng):
     """Not of all pairs of references, of which there are nine millions."""
     n, m, d, T = 20, 3000, 16, 400
@@ -117,6 +137,10 @@ def test_many_references_take_memory_of_the_triplets(by, rng):
     if by == "triplets":
         ends = torch.from_numpy(np.stack([rng.integers(k, size=T) for k in (n, m, m)]))
         given, most = {"indices_tuple": tuple(ends)}, max(T, m) * d
+    elif by == "mined pairs":
+        anchor = torch.arange(T) % n
+        near, far = torch.from_numpy(rng.integers(m, size=(2, T)))
+        given, most = {"indices_tuple": (anchor, near, anchor, far)}, T * T // n * d
     else:  # one positive each
         labels = torch.arange(n), torch.arange(m)
         given, most = {"labels": labels[0], "ref_labels": labels[1]}, max(n * m, m * d)
