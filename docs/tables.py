@@ -6,6 +6,7 @@ A row is one run, as in ``results.jsonl``. A method appears once all its seeds h
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import Counter
@@ -20,6 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from reproduction.loss_tables import by_method
 from reproduction.losses import ABLATION
+from reproduction.poisson import BUDGETS, PUBLISHED as POISSON
 from reproduction.published import LABELS_PER_CLASS, published_name, published_scores, starred
 from reproduction.published_losses import PROXY_GML_ABLATION, published_differences
 from reproduction.tables import best_of, is_ahead
@@ -41,6 +43,7 @@ RESULTS = DOCS / "results"
 PAGES = (
     DOCS.parent / "README.md",
     DOCS / "why-and-when.md",
+    DOCS / "reproduction.md",
     *(RESULTS / f"{name}.md" for name in ("features", "networks", "losses", "robust", "labeling")),
 )
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -305,6 +308,27 @@ def published_method() -> Lines:
                 yield "", kept, str(len(runs)), *values
 
 
+def poisson() -> Lines:
+    """The protocol of Calder et al. (2020): ours, and published accuracies of Poisson learning."""
+    yield "", "labels per class", *(str(n) for n in BUDGETS)
+    for dataset, published in POISSON.items():
+        found: dict[str, dict[int, list[float]]] = {}
+        path = RESULTS / "poisson" / f"{dataset}.jsonl"
+        for line in path.read_text().splitlines() if path.exists() else ():
+            row = json.loads(line)
+            by_labels = found.setdefault(row["method"], {})
+            by_labels.setdefault(row["labels"], []).append(row["accuracy"])
+        title = IMAGES[dataset]
+        yield (
+            title,
+            "`poisson`, published",
+            *("{:.1f} ({:.1f})".format(*published[n]) for n in BUDGETS),
+        )
+        for method, by_labels in found.items():
+            trials = (by_labels[n] for n in BUDGETS)
+            yield "", f"`{method}`", *(f"{np.mean(v):.1f} ({np.std(v):.1f})" for v in trials)
+
+
 def ablations() -> Lines:
     """Our alternation, and the change on each data set without one of its parts."""
     every = [WHOLE, *(f"{WHOLE}[{part}]" for part in ABLATIONS)]
@@ -491,6 +515,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "networks": networks,
     "photographs": pretrained,
     "published": published_method,
+    "poisson": poisson,
     "parts": ablations,
     "unseen": unseen_classes,
     "robust": partial(of_robust_rows, robust.summary),

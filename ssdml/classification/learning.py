@@ -17,8 +17,10 @@ import numpy as np
 from sklearn.metrics import d2_log_loss_score
 
 from ssdml.classification.forms import Form
+from ssdml.classification.new_rows import DirectScores
 from ssdml.classification.pool import (
     Classifier,
+    Linear,
     Member,
     pool_members,
     pool_weights,
@@ -64,7 +66,7 @@ class HeldOut(NamedTuple):
     def explained(self) -> float:
         """Share of the entropy of the classes that the probabilities explain, shrunk toward 0.
 
-        This is McFadden's R², at least 0, times h / (h + 10); 1 without held-out labels of two classes.
+        This is McFadden's R², at least 0, times h / (h + 10); 1 unless two classes are held out.
 
         Examples
         --------
@@ -88,6 +90,28 @@ class Voter(NamedTuple):
     classifier: Classifier
     form: int  # on which it learned
     weight: float
+
+
+class DirectMembers(NamedTuple):
+    """Classifiers of a pool that take rows as they are given, and its reach on the graph."""
+
+    regressions: tuple[tuple[np.float32, Linear], ...]  # with their weights
+    trees: Trees | None
+    reach: float
+
+    def without_rows(self) -> DirectMembers:
+        """The same without the rows that they have learned from."""
+        light = ((weight, replace(part, view=part.view[:0])) for weight, part in self.regressions)
+        return self._replace(regressions=tuple(light))
+
+    def scores(self, X: Array, n_classes: int) -> DirectScores:
+        """What they say of the rows X (n, d)."""
+        of_regressions = np.zeros((len(X), n_classes), np.float32)
+        for weight, part in self.regressions:
+            assert part.linear is not None
+            of_regressions += weight * part.scores(part.linear(X))
+        of_trees = None if self.trees is None else self.trees.scores(X)
+        return DirectScores(of_regressions, self.trees, of_trees, self.reach)
 
 
 @dataclass(eq=False)
@@ -136,12 +160,27 @@ class Evidence:
         return shares
 
     @property
-    def trees(self) -> tuple[Trees, Array] | None:
-        """Trees of the pool for rows as they are given, and their scores (n, C) of the rows."""
+    def direct(self) -> DirectMembers:
+        """Members of the pool that take rows as they are given, without the graph."""
+        regressions, trees = [], None
         for voter in self.voters:
             if isinstance(voter.classifier, TreeClassifier):
-                return voter.classifier.weighted(voter.weight)
-        return None
+                trees = voter.classifier.weighted(voter.weight)
+            elif isinstance(voter.classifier, Linear) and voter.classifier.linear is not None:
+                regressions.append((np.float32(voter.weight), voter.classifier))
+        return DirectMembers(tuple(regressions), trees, self.reach)
+
+    @property
+    def direct_scores(self) -> DirectScores:
+        """What these members say of the rows."""
+        regressions, trees, reach = self.direct
+        of_regressions, of_trees = np.zeros_like(self.pooled), None
+        for weight, linear in regressions:
+            of_regressions += weight * linear.logits(slice(None))
+        for voter in self.voters:
+            if isinstance(voter.classifier, TreeClassifier):
+                of_trees = np.float32(voter.weight) * voter.classifier.scores
+        return DirectScores(of_regressions, trees, of_trees, reach)
 
     @property
     def confidence(self) -> float:

@@ -20,25 +20,36 @@ RIDGE = 1e-3  # of the trend, relative to the mean variance of a column
 FAINT = 1e-4  # least probability
 
 
+class DirectScores(NamedTuple):
+    """What the members of a pool that need no graph say of rows, with their weights."""
+
+    of_regressions: Array  # (n, C)
+    trees: Trees | None  # for rows as they are given
+    of_trees: Array | None  # (n, C)
+    reach: float  # of the labels on the graph, from 0 to 1
+
+
 class ClassInterpolator(NamedTuple):
     r"""Class probabilities at any row, interpolated between rows where they are known.
 
     With G the centered logarithms of the known probabilities, as in kriging with a trend T:
 
     .. math:: p(x) = \mathrm{softmax}\Big(T(x)
-        + \frac{\sum_j w_{xj} (G_j - T(x_j))}{\sum_j w_{xj}}\Big)
+        + \rho \frac{\sum_j w_{xj} (G_j - T(x_j))}{\sum_j w_{xj}}\Big)
 
-    over the k nearest rows, with the weights of :func:`ssdml.graphs.adjacency`. The trend is half
-    the linear regression of G on the rows and, if there are trees, their weighted scores. It
-    distinguishes rows with the same neighbors; the residuals carry what the graph found.
+    over the k nearest rows, with the weights of :func:`ssdml.graphs.adjacency`. The share
+    :math:`\rho = (1 + \gamma) / 2` of the residuals grows with the reach γ of the labels on the
+    graph. The trend is half the linear regression of G on the rows, and what the members of the
+    pool that need no graph say: regressions and trees. It distinguishes rows with the same
+    neighbors; the residuals carry what the graph found.
     """
 
     mean: Floats  # (d,)
     matrix: Floats  # (d, r), of the form of the rows
     rows: Array  # (n, r), float32
     scales: Array  # (n,), of the heat weights
-    trend: Array  # (r + 1, C), half the regression, with the intercept
-    residuals: Array  # (n, C)
+    trend: Array  # (r + 1, C), of regressions, with the intercept
+    residuals: Array  # (n, C), their share
     n_neighbors: Array  # (), an integer
     center: Floats | None = None  # (d,), of the form
     trees: Trees | None = None  # of the pool
@@ -60,16 +71,17 @@ class ClassInterpolator(NamedTuple):
             trend += self.trees.scores(X)
         return self._interpolate(trend, nearest, lengths)
 
-    def at_rows(self, form: Form, distributions: Array) -> Array:
-        """Class probabilities of the rows of the form, whose distributions (n, C) are known.
+    def at_rows(self, form: Form, of_trees: Array | None = None) -> Array:
+        """Class probabilities (n, C) of the rows of the form, to which trees give scores (n, C).
 
-        Neighbors come from the graph instead of a search, and the trend from the residuals.
+        Neighbors come from the graph instead of a search.
         """
         k, own = int(self.n_neighbors), np.arange(len(self.rows))[:, None]
         nearest = np.hstack([own, form.graph.indices[:, : k - 1]])
         lengths = np.hstack([np.zeros((len(own), 1), np.float32), form.graph.distances[:, : k - 1]])
-        trend = _centered_logs(distributions)
-        trend -= self.residuals
+        trend = form.rows @ self.trend[:-1] + self.trend[-1]
+        if of_trees is not None:
+            trend += of_trees
         return self._interpolate(trend, nearest, lengths)
 
     def _interpolate(self, logits: Array, nearest: Indices, lengths: Array) -> Array:
@@ -97,25 +109,29 @@ def _centered_logs(distributions: Array) -> Array:
 
 
 def interpolator(
-    form: Form, distributions: Array, trees: tuple[Trees, Array] | None = None
+    form: Form, distributions: Array, direct: DirectScores | None = None
 ) -> ClassInterpolator:
     """Fit the interpolator to the distributions (n, C) of the rows of a form.
 
-    ``trees`` have their scores (n, C) of the rows with them.
+    ``direct`` is what a pool says of the rows without a graph; None: nothing.
     """
     logs, rows = _centered_logs(distributions), form.rows
-    center, target = rows.mean(axis=0, dtype=np.float64), logs.mean(axis=0, dtype=np.float64)
+    sought = np.float32(TREND) * logs
+    if direct is not None:
+        sought += direct.of_regressions
+    center, target = rows.mean(axis=0, dtype=np.float64), sought.mean(axis=0, dtype=np.float64)
     gram = (rows.T @ rows).astype(np.float64) - len(rows) * np.outer(center, center)
-    moments = (rows.T @ logs).astype(np.float64) - len(rows) * np.outer(center, target)
+    moments = (rows.T @ sought).astype(np.float64) - len(rows) * np.outer(center, target)
     level = float(np.trace(gram)) / len(gram) or 1.0
     slope = np.linalg.solve(gram + RIDGE * level * np.eye(len(gram)), moments)
-    trend = (TREND * np.vstack([slope, target - center @ slope])).astype(np.float32)
+    trend = np.vstack([slope, target - center @ slope]).astype(np.float32)
     logs -= rows @ trend[:-1] + trend[-1]
-    grown = None
-    if trees is not None:
-        grown, scores = trees
-        logs -= scores
+    if direct is not None:
+        if direct.of_trees is not None:
+            logs -= direct.of_trees
+        logs *= np.float32((1 + direct.reach) / 2)
     scales = heat_scales(form.graph.distances[:, -1])
     k = np.asarray(form.graph.n_neighbors)
     mean, matrix, center = form.linear
-    return ClassInterpolator(mean, matrix, rows, scales, trend, logs, k, center, grown)
+    trees = None if direct is None else direct.trees
+    return ClassInterpolator(mean, matrix, rows, scales, trend, logs, k, center, trees)

@@ -65,6 +65,7 @@ class Linear:
     """A softmax regression of the labeled rows in one view of all."""
 
     view: Array  # (n, r)
+    linear: LinearForm | None  # from rows as they are given to the view; None if it is smoothed
     center: Array  # (r,)
     length: float  # root mean squared, of the centered rows
     ridge: float
@@ -73,8 +74,12 @@ class Linear:
 
     def logits(self, rows: slice | Indices) -> Array:
         """Scores of some of the n rows, (q, C)."""
+        return self.scores(self.view[rows])
+
+    def scores(self, rows: Array) -> Array:
+        """Scores (q, C) of rows of the view, (q, r)."""
         linear = LinearForm(self.center, self.W / self.length)
-        return linear(self.view[rows]) + self.b.astype(np.float32)
+        return linear(rows) + self.b.astype(np.float32)
 
     def again(self, labeled: Indices, codes: Ints, diffusion: Diffusion) -> Linear:
         """Learn from other labels, with a warm start."""
@@ -163,7 +168,8 @@ def pool_members(
         length = float(np.sqrt(((view - center) ** 2).sum(axis=1, dtype=np.float64).mean())) or 1.0
         regression = SoftmaxRegression((view[labeled] - center) / length, n_classes, ridge)
         whole, held_out = _with_held_out(regression, targets, folds, diffusion.threads)
-        linear = Linear(view, center, length, ridge, *regression.weights(whole))
+        given = form.linear if reach == 0 else None
+        linear = Linear(view, given, center, length, ridge, *regression.weights(whole))
         yield Member(reach > NEAR, few, held_out, linear)
     if form.rows.shape[1] <= TABLE_COLUMNS:
         yield _clusters(form.rows, labeled, codes, n_classes, folds)

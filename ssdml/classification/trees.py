@@ -138,10 +138,9 @@ class TreeClassifier:
         trees = self.trees.with_labels(self.rows[labeled], codes)
         return replace(self, trees=trees, scores=trees.scores(self.rows))
 
-    def weighted(self, weight: float) -> tuple[Trees, Array]:
-        """Trees for rows as they are given, and scores of the rows, with a weight."""
-        trees = replace(self.trees, standardized=self.given, weight=weight)
-        return trees, np.float32(weight) * self.scores
+    def weighted(self, weight: float) -> Trees:
+        """Trees for rows as they are given, with a weight."""
+        return replace(self.trees, standardized=self.given, weight=weight)
 
 
 def standardized_columns(form: Form) -> tuple[Columns, Columns]:

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from lazy_loader import attach_stub
 
-import ssdml.losses.base  # lets losses of pytorch-metric-learning be added and scaled
+import ssdml.losses.base  # noqa: F401  # lets other losses be added and scaled
 
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -58,9 +58,9 @@ class AngularTripletLoss(PairLoss):
     Called as :class:`Loss <ssdml.losses.base.Loss>`. Triplets are those of ``indices_tuple``, which
     may be :class:`Triplets <ssdml.graphs.Triplets>`, in O(n_triplets · d) memory, or all that pairs
     or labels allow, in O(n_pairs · m) memory for n_pairs positive pairs and m references if that is
-    less. Their number depends on the labels, so torch.compile breaks the graph there unless dynamic shapes are
-    captured (``fullgraph=True`` or ``torch._dynamo.config.capture_dynamic_output_shape_ops``).
-    Given triplets make one graph.
+    less. Their number depends on the labels, so torch.compile breaks the graph there unless dynamic
+    shapes are captured (``fullgraph=True`` or
+    ``torch._dynamo.config.capture_dynamic_output_shape_ops``). Given triplets make one graph.
 
     Differs from [1]_ in one way: a weighted mean instead of the sum.
 

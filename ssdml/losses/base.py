@@ -83,8 +83,8 @@ class Loss(Term, _Base):
     *Call.* ``loss(embeddings, labels=None, indices_tuple=None, ref_emb=None, ref_labels=None,
     weights=None)`` returns a scalar, see :meth:`forward`. A row labeled -1 has no class and is in
     no pair. If there is nothing to compare, the loss is 0 with a gradient of zeros, and warns, but
-    not if ``indices_tuple`` is given and a row is labeled. Weights are constants; the weight of a pair is the product of
-    the weights of its rows.
+    not if ``indices_tuple`` is given and a row is labeled. Weights are constants; the weight of a
+    pair is the product of the weights of its rows.
 
     *Pairs.* A row is not paired with the reference of the same index if ``ref_labels`` are the
     labels themselves (the same tensor) or not given, as in pytorch-metric-learning.
@@ -95,8 +95,8 @@ class Loss(Term, _Base):
     weight (twice in pytorch-metric-learning); a repeated triplet counts twice. Losses with proxies
     or centers treat tuples as classification losses of pytorch-metric-learning do: a row counts as
     often as plain tuples contain it. Their mean is over these counts, where that of
-    pytorch-metric-learning is over the rows of the batch. ``DensityAdaptivity`` and ``GraphConsistency`` ignore tuples,
-    because they need whole classes and halves.
+    pytorch-metric-learning is over the rows of the batch. ``DensityAdaptivity`` and
+    ``GraphConsistency`` ignore tuples, because they need whole classes and halves.
 
     *In pytorch-metric-learning.* These losses accept the tuples of its miners and work in
     ``MetricLossOnly``, ``MultipleLosses`` and ``DistributedLossWrapper``; those of pairs in

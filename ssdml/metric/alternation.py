@@ -11,8 +11,7 @@ from scipy.sparse import csr_array
 
 from ssdml.classification.forms import Form, principal_form
 from ssdml.classification.learning import Evidence, learn_evidence, update_evidence
-from ssdml.classification.new_rows import ClassInterpolator, interpolator
-from ssdml.classification.trees import Trees
+from ssdml.classification.new_rows import ClassInterpolator, DirectScores, interpolator
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.affinities import propagate_affinities
@@ -242,7 +241,7 @@ def combine(
     form: Form | None,
     distributions: Array,
     n_components: int | None,
-    trees: tuple[Trees, Array] | None = None,
+    direct: DirectScores | None,
 ) -> Learned:
     """Put class probabilities, learned metric and input side by side.
 
@@ -259,15 +258,16 @@ def combine(
     distributions : array of shape (n, n_classes)
         Of the rows.
     n_components : int or None
-    trees : tuple of Trees and array of shape (n, n_classes), or None
-        Of the pool, with their scores of the rows.
+    direct : DirectScores or None
+        What the pool says of the rows without a graph; None without a classifier.
     """
     d, scaled, components = X.shape[1], rescaled(X, form), feature_map.components
-    classifier = None if form is None else interpolator(form, distributions, trees)
+    classifier = None if form is None else interpolator(form, distributions, direct)
     rows, represented, of_classes, n_classes = X, None, 0.0, 0
     if weight > 0:
         if form is not None and classifier is not None:
-            rows = represented = beside_classes(X, classifier, form, distributions)
+            of_trees = None if direct is None else direct.of_trees
+            rows = represented = beside_classes(X, classifier, form, of_trees)
             n_classes = rows.shape[1] - d
             of_classes = spread(rows[:, :n_classes])
         spreads = (of_classes, spread(feature_map.embed(scaled)), spread(scaled))
@@ -282,10 +282,10 @@ def combine(
 
 
 def beside_classes(
-    X: Array, classifier: ClassInterpolator, form: Form, distributions: Array
+    X: Array, classifier: ClassInterpolator, form: Form, of_trees: Array | None
 ) -> Array:
     """Roots of the class probabilities of training rows, and the rows, side by side."""
-    roots = np.sqrt(classifier.at_rows(form, distributions)).astype(X.dtype, copy=False)
+    roots = np.sqrt(classifier.at_rows(form, of_trees)).astype(X.dtype, copy=False)
     return np.hstack([roots, X])
 
 

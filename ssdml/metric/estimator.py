@@ -302,10 +302,10 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
         with stages("embedding"):
             weight = input_weight(classes, self)
             held_out = None if classes is None else classes.evidence.held_out
-            trees = None if classes is None else classes.evidence.trees
+            direct = None if classes is None else classes.evidence.direct_scores
             del classes  # and its distributions, of the size of those that are kept
             learned = combine(
-                X, feature_map, weight, form, state.distributions, self.n_components, trees
+                X, feature_map, weight, form, state.distributions, self.n_components, direct
             )
         learned = learned._replace(held_out=held_out, **kept)
         if not self.guard:

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.classification.forms import Form, forms_with_graphs
-from ssdml.classification.learning import HeldOut
-from ssdml.classification.trees import Trees
+from ssdml.classification.learning import DirectMembers, HeldOut
 from ssdml.graphs.neighbors.knn import knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.graphs.triplets import Triplets
@@ -103,7 +102,7 @@ class Summary(NamedTuple):
     references: Indices  # places among the chosen rows
     history: tuple[dict[str, Any], ...]
     held_out: HeldOut | None  # rows are places among the labeled ones
-    trees: Trees | None  # of the first partition
+    direct: DirectMembers | None  # of the pool of the first partition
 
 
 def learn_out_of_core(
@@ -288,10 +287,9 @@ def summarize(
     rng = np.random.default_rng([task.seed, share.number])
     state, numbers, classes = _partition_state(blocks, labeled, share, task, rng)
     weight = input_weight(classes, task)
-    held_out = trees = None
+    held_out = direct = None
     if classes is not None:
-        found = classes.evidence.trees if share.number == 0 else None
-        trees = None if found is None else found[0]
+        direct = classes.evidence.direct.without_rows() if share.number == 0 else None
         held_out = classes.evidence.held_out
         among_labeled = np.searchsorted(labeled.numbers, numbers[held_out.rows])
         held_out = held_out._replace(rows=among_labeled)
@@ -319,7 +317,7 @@ def summarize(
         places(references),
         (report,),
         held_out,
-        trees,
+        direct,
     )
 
 
@@ -396,7 +394,7 @@ def pool_summaries(summaries: Sequence[Summary]) -> Summary:
         joined([summary.references for summary in summaries]),
         tuple(chain.from_iterable(summary.history for summary in summaries)),
         summaries[0].held_out,
-        summaries[0].trees,
+        summaries[0].direct,
     )
 
 
@@ -440,8 +438,8 @@ def _learn(
     with stages("embedding"):
         weight = float(np.mean([report["input_weight"] for report in pool.history]))
         found = pool.distributions[numbers]
-        trees = None if pool.trees is None else (pool.trees, pool.trees.scores(X))
-        learned = combine(X, feature_map, weight, form, found, model.n_components, trees)
+        direct = None if pool.direct is None else pool.direct.scores(X, found.shape[1])
+        learned = combine(X, feature_map, weight, form, found, model.n_components, direct)
         learned = learned._replace(distributions=pool.distributions)
     if model.guard:
         held_out = pool.held_out or labeled_rows(labeled.labels)

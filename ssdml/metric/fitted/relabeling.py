@@ -73,10 +73,11 @@ def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept
         kept.nearer,
         n_jobs=model.n_jobs,
     )
-    classifier = interpolator(classes.form, distributions, classes.evidence.trees)
+    direct = classes.evidence.direct_scores
+    classifier = interpolator(classes.form, distributions, direct)
     represented = None
     if model.representation_ is not None:
-        represented = beside_classes(kept.X, classifier, classes.form, distributions)
+        represented = beside_classes(kept.X, classifier, classes.form, direct.of_trees)
     learned = Learned(
         model.components_,
         model.input_weight_,
@@ -117,7 +118,7 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
         classes.form,
         distributions,
         model.n_components,
-        classes.evidence.trees,
+        classes.evidence.direct_scores,
     )._replace(held_out=held_out, triplets=model.triplets_, history=tuple(model.history_))
     if model.guard:
         learned = fall_back(learned, alone, held_out, kept.X.__getitem__)

@@ -285,9 +285,26 @@ def test_trees_are_once_in_the_pool_and_choose_no_form(crossing):
     evidence, _ = learned(X, labels)
     (voter,) = (v for v in evidence.voters if isinstance(v.classifier, TreeClassifier))
     assert evidence.form == 1
-    trees, scores = evidence.trees
-    np.testing.assert_allclose(trees.scores(X), scores, atol=1e-5)
+    scores = evidence.direct_scores.of_trees
+    np.testing.assert_allclose(evidence.direct.trees.scores(X), scores, atol=1e-5)
     np.testing.assert_allclose(scores, voter.weight * voter.classifier.scores, atol=1e-5)
+
+
+def test_scores_without_a_graph_are_those_of_rows_as_they_are_given(crossing):
+    """Of the regressions on both forms, not of those on smoothed rows, and of the trees."""
+    X, _, labels = crossing
+    evidence, _ = learned(X, labels)
+    found, light = evidence.direct_scores, evidence.direct.without_rows()
+    given = light.scores(X, 2)
+    np.testing.assert_allclose(given.of_regressions, found.of_regressions, atol=1e-5)
+    np.testing.assert_allclose(given.of_trees, found.of_trees, atol=1e-5)
+    assert given.reach == found.reach == evidence.reach
+    assert all(part.view.size == 0 for _, part in light.regressions)
+    regressions = [v for v in evidence.voters if isinstance(v.classifier, pool.Linear)]
+    raw = [v for v in regressions if v.classifier.linear is not None]
+    assert 0 < len(raw) < len(regressions)
+    expected = sum(v.weight * v.classifier.logits(slice(None)) for v in raw)
+    np.testing.assert_allclose(found.of_regressions, expected, atol=1e-5)
 
 
 def test_trees_find_classes_that_cross(crossing, monkeypatch):

@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge
 
 from ssdml.classification import new_rows
 from ssdml.classification.forms import Form, LinearForm, principal_form
-from ssdml.classification.new_rows import FAINT, RIDGE, TREND, interpolator
+from ssdml.classification.new_rows import FAINT, RIDGE, TREND, DirectScores, interpolator
 from ssdml.classification.trees import Columns, Trees, grow_trees
 from ssdml.graphs import knn_graph
 from ssdml.graphs.laplacian import WEIGHT_FLOOR, heat_scales
@@ -29,14 +29,18 @@ def known(rng):
     return rng.dirichlet(np.ones(3), 80)
 
 
-def slow_interpolation(X, known, queries, k=6, trees=lambda rows: 0 * rows[:, :3]):
-    """The formula of the class, row by row; ``trees`` are scores of centered rows."""
+def nothing(rows):
+    return 0 * rows[:, :3]
+
+
+def slow_interpolation(X, known, queries, *, k=6, linear=nothing, trees=nothing, reach=1.0):
+    """The formula of the class, row by row; ``linear`` and ``trees`` score centered rows."""
     center = X.mean(axis=0)
     rows, queries = X - center, queries - center
     logs = np.log(np.maximum(known, FAINT))
     G = logs - logs.mean(axis=1, keepdims=True)
     level = (rows**2).sum() / rows.shape[1]
-    ridge = Ridge(alpha=RIDGE * level).fit(rows, G)
+    ridge = Ridge(alpha=RIDGE * level).fit(rows, TREND * G + linear(rows))
     lengths = np.linalg.norm(rows[:, None] - rows, axis=2)
     scales = heat_scales(np.sort(lengths, axis=1)[:, k])
     found = []
@@ -45,9 +49,9 @@ def slow_interpolation(X, known, queries, k=6, trees=lambda rows: 0 * rows[:, :3
         nearest = np.argsort(away, kind="stable")[:k]
         own = max(away[nearest[-1]], scales.min())
         weights = np.maximum(np.exp(-(away[nearest] ** 2) / (own * scales[nearest])), WEIGHT_FLOOR)
-        rest = G[nearest] - TREND * ridge.predict(rows[nearest]) - trees(rows[nearest])
-        trend = (TREND * ridge.predict(query[None]) + trees(query[None]))[0]
-        logits = trend + weights @ rest / weights.sum()
+        rest = G[nearest] - ridge.predict(rows[nearest]) - trees(rows[nearest])
+        trend = (ridge.predict(query[None]) + trees(query[None]))[0]
+        logits = trend + (1 + reach) / 2 * weights @ rest / weights.sum()
         found.append(np.exp(logits) / np.exp(logits).sum())
     return np.array(found)
 
@@ -59,32 +63,53 @@ def test_new_rows_follow_the_formula(X, known, rng):
     np.testing.assert_allclose(found, slow_interpolation(X, known, queries), atol=2e-4)
 
 
-def trees_of(X, known):
-    """Trees of the first 30 rows, and their scores of all."""
+def pool_of(X, known, reach=1.0):
+    """A regression, and trees of the first 30 rows, with their scores of all."""
     columns, codes = Columns(np.zeros(4), np.ones(4)), known[:30].argmax(axis=1)
     nodes = grow_trees(columns(X[:30]), codes, 5)
     trees = Trees(columns, nodes, nodes.find_leaves(columns(X[:30])), codes, 3, 0.7)
-    return trees, trees.scores(X)
+    of_regressions = (X @ MAP).astype(np.float32)
+    return DirectScores(of_regressions, trees, trees.scores(X), reach)
 
 
-def test_scores_of_trees_join_the_trend(X, known, rng):
+MAP = np.random.default_rng(1).standard_normal((4, 3))
+
+
+@pytest.mark.parametrize("reach", [0.0, 0.6, 1.0])
+def test_the_pool_joins_the_trend_and_the_reach_weighs_the_residuals(X, known, rng, reach):
     queries, center = rng.standard_normal((9, 4)), X.mean(axis=0)
-    trees = trees_of(X, known)
-    found = interpolator(form_of(X), known, trees)(queries)
-
-    def scores(rows):
-        return trees[0].scores(rows + center)
-
-    np.testing.assert_allclose(found, slow_interpolation(X, known, queries, 6, scores), atol=2e-4)
+    pool = pool_of(X, known, reach)
+    found = interpolator(form_of(X), known, pool)(queries)
+    expected = slow_interpolation(
+        X,
+        known,
+        queries,
+        linear=lambda rows: (rows + center) @ MAP,
+        trees=lambda rows: pool.trees.scores(rows + center),
+        reach=reach,
+    )
+    np.testing.assert_allclose(found, expected, atol=2e-4)
     assert np.abs(found - interpolator(form_of(X), known)(queries)).max() > 0.05
 
 
-@pytest.mark.parametrize("trees", [False, True])
-def test_training_rows_are_predicted_as_by_a_call(X, known, trees):
+def test_what_the_pool_alone_knows_is_predicted(rng):
+    """Without a reach, distributions that are those of a regression are found between rows."""
+    X = rng.standard_normal((300, 4))
+    scores = (X @ MAP).astype(np.float32)
+    known = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    predict = interpolator(form_of(X), known, DirectScores(scores, None, None, 0.0))
+    queries = rng.standard_normal((200, 4))
+    expected = (queries @ MAP).argmax(axis=1)
+    assert (predict(queries).argmax(axis=1) == expected).mean() > 0.97
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_training_rows_are_predicted_as_by_a_call(X, known, pool):
     """From their graph instead of a search."""
-    form = form_of(X)
-    predict = interpolator(form, known, trees_of(X, known) if trees else None)
-    np.testing.assert_allclose(predict.at_rows(form, known), predict(X), atol=1e-5)
+    form, direct = form_of(X), pool_of(X, known, 0.5) if pool else None
+    predict = interpolator(form, known, direct)
+    of_trees = direct.of_trees if pool else None
+    np.testing.assert_allclose(predict.at_rows(form, of_trees), predict(X), atol=1e-5)
 
 
 def test_probabilities_sum_to_one_even_far_away(X, known, rng):
@@ -153,6 +178,6 @@ def test_form_of_the_rows_comes_first(X, known, rng):
 def test_degenerate_rows_give_finite_probabilities(rows, distributions):
     form = form_of(rows.astype(float), k=2)
     predict = interpolator(form, distributions)
-    for found in (predict.at_rows(form, distributions), predict(rows), predict(rows + 5.0)):
+    for found in (predict.at_rows(form), predict(rows), predict(rows + 5.0)):
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)

@@ -213,13 +213,13 @@ def test_importing_the_losses_lets_those_of_the_library_be_scaled():
 def test_batches_without_a_label_warn_although_tuples_are_given(name):
     z = batch()[0]
     labels, tuples = torch.full((16,), -1), tuple(torch.zeros(3, 1, dtype=torch.int64))
+    losses = {
+        "ours": lambda: BinomialDevianceLoss()(z, labels, tuples),
+        "scaled": lambda: (0.5 * peers.TripletMarginLoss())(z, labels, tuples),
+        "in a memory": lambda: peers.CrossBatchMemory(BinomialDevianceLoss(), 5, 32)(z, labels),
+    }
     with pytest.warns(UserWarning, match="the batch must have .*; got 16 rows, .* The loss is 0"):
-        if name == "ours":
-            value = BinomialDevianceLoss()(z, labels, tuples)
-        elif name == "scaled":
-            value = (0.5 * peers.TripletMarginLoss())(z, labels, tuples)
-        else:
-            value = peers.CrossBatchMemory(BinomialDevianceLoss(), 5, 32)(z, labels)
+        value = losses[name]()
     assert value == 0
 
 

@@ -195,16 +195,24 @@ def test_transform_and_predict_work_by_blocks(rows, fitted):
 
 
 def test_prediction_uses_the_reference_rows(rows, monkeypatch):
-    """The interpolator of those rows alone, with their distributions and the trees."""
+    """The interpolator of those rows alone, with their distributions and the first pool."""
     X, labels, _ = rows
+    combine, pools = out_of_core.combine, []
+
+    def seen(*given):
+        pools.append(given[-1])
+        return combine(*given)
+
+    monkeypatch.setattr(out_of_core, "combine", seen)
     monkeypatch.setattr(out_of_core, "REFERENCE_ROWS", 100)
     few = SSDML(random_state=0).fit(in_chunks(X), labels)
     kept = few.reference_rows_
     assert 100 <= len(kept) <= 115
     form = forms_with_graphs(X[kept], 10, labels=labels[kept], rng=np.random.default_rng(0))[0]
-    trees = few.classifier_.trees
-    trees = trees, trees.scores(X[kept])
-    expected = interpolator(form, few.label_distributions_[kept], trees)(X)
+    (pool,) = pools
+    np.testing.assert_array_equal(pool.of_trees, few.classifier_.trees.scores(X[kept]))
+    assert np.ptp(pool.of_regressions) > 0
+    expected = interpolator(form, few.label_distributions_[kept], pool)(X)
     np.testing.assert_allclose(few.predict_proba(X), expected, atol=1e-6)
 
 

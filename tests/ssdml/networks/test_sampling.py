@@ -342,11 +342,12 @@ def test_too_few_classes_warn(name, rng):
 @pytest.mark.parametrize("name", ["balanced_batches", "whole_class_batches"])
 def test_one_class_warns(name, rng):
     classes, message = [4, 4, 4, -1], f"{name}: classes must hold two classes, .*; got one"
+    draws = {
+        "balanced_batches": lambda: balanced_batches(classes, np.ones(4), 3, 1, rng),
+        "whole_class_batches": lambda: whole_class_batches(classes, 1, rng, size=3),
+    }
     with pytest.warns(UserWarning, match=message):
-        if name == "balanced_batches":
-            balanced_batches(classes, np.ones(4), 3, 1, rng)
-        else:
-            whole_class_batches(classes, 1, rng, size=3)
+        draws[name]()
 
 
 TOO_FEW_ROWS = {"class_batches": 20, "aligned_halves": 40}

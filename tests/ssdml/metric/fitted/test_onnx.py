@@ -16,7 +16,7 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 from ssdml import SSDML, DeepSSDML
 from ssdml.baselines import LRML
 from ssdml.classification.forms import Form, LinearForm, principal_form
-from ssdml.classification.new_rows import interpolator
+from ssdml.classification.new_rows import DirectScores, interpolator
 from ssdml.classification.trees import Columns, Trees, grow_trees
 from ssdml.deep.onnx import SampleEmbedding
 from ssdml.graphs import knn_graph
@@ -164,7 +164,8 @@ def test_trees_are_exported(rng, tmp_path):
     columns, codes = Columns(np.zeros(4), np.ones(4)), np.arange(30) % 3
     nodes = grow_trees(X[:30], codes, 7)
     trees = Trees(columns, nodes, nodes.find_leaves(X[:30]), codes, 3, 0.8)
-    classifier = interpolator(form, rng.dirichlet(np.ones(3), 60), (trees, trees.scores(X)))
+    scores = DirectScores(X[:, :3], trees, trees.scores(X), 0.5)
+    classifier = interpolator(form, rng.dirichlet(np.ones(3), 60), scores)
     representation, path = ClassRepresentation(classifier), tmp_path / "x.onnx"
     write_onnx(RowEmbedding(np.eye(7), representation), (4,), path, "SSDML", "transform")
     rows = np.vstack([X, np.repeat(nodes.thresholds[:50, None], 4, axis=1)])
