@@ -71,7 +71,7 @@ class HeldOut(NamedTuple):
         Examples
         --------
         >>> rows = np.arange(10)
-        >>> HeldOut(rows, rows % 2, np.eye(2)[rows % 2]).explained
+        >>> round(HeldOut(rows, rows % 2, np.eye(2)[rows % 2]).explained, 6)
         0.5
         >>> HeldOut(rows, rows % 2, np.full((10, 2), 0.5)).explained
         0.0

@@ -214,7 +214,7 @@ class Loss(Term, _Base):
         )
         if batch.has_reference and not self.takes_reference:
             raise ValueError(
-                f"{who}: ref_emb must be None; got a tensor of shape {tuple(ref_emb.shape)}. The "
+                f"{who}: ref_emb must be None; got a tensor of shape {tuple(batch.reference.shape)}. The "
                 "loss compares no pairs: call it without, or beside a wrapper of losses of pairs."
             )
         self._check_own(batch.embeddings, who)
