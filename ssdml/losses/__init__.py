@@ -7,8 +7,11 @@ returns a scalar; ``triplet + 0.001 * consistency`` is a loss too. See
 
 from __future__ import annotations
 
+import sys
+
 from lazy_loader import attach_stub
 
-import ssdml.losses.base  # noqa: F401  # lets other losses be added and scaled
-
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+
+if "pytorch_metric_learning" in sys.modules:  # let its losses be scaled and added from now on
+    __getattr__("Loss")

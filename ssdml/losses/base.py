@@ -101,10 +101,10 @@ class Loss(Term, _Base):
     *In pytorch-metric-learning.* These losses accept the tuples of its miners and work in
     ``MetricLossOnly``, ``MultipleLosses`` and ``DistributedLossWrapper``; those of pairs in
     ``CrossBatchMemory`` and ``SelfSupervisedLoss`` too, which accept losses by name: importing this
-    module adds the names to their lists. It also lets the losses of pytorch-metric-learning be
-    scaled, added and subtracted: ``0.5 * TripletMarginLoss() + loss / 2``. Their options
-    ``distance``, ``reducer``, ``embedding_regularizer`` and ``collect_stats`` raise a TypeError
-    here.
+    module, as the first use of ``ssdml.losses`` does, adds the names to their lists. It also lets
+    the losses of pytorch-metric-learning be scaled, added and subtracted: ``0.5 *
+    TripletMarginLoss() + loss / 2``. Their options ``distance``, ``reducer``,
+    ``embedding_regularizer`` and ``collect_stats`` raise a TypeError here.
 
     *Precision.* float16 and bfloat16 are computed and returned in float32, with or without
     autocast; float32 and float64 are kept.
@@ -214,8 +214,8 @@ class Loss(Term, _Base):
         )
         if batch.has_reference and not self.takes_reference:
             raise ValueError(
-                f"{who}: ref_emb must be None; got a tensor of shape {tuple(batch.reference.shape)}. The "
-                "loss compares no pairs: call it without, or beside a wrapper of losses of pairs."
+                f"{who}: ref_emb must be None; got shape {tuple(batch.reference.shape)}. The loss "
+                "compares no pairs: call it without."
             )
         self._check_own(batch.embeddings, who)
         with torch.autocast(batch.embeddings.device.type, enabled=False):

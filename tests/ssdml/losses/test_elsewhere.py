@@ -203,7 +203,7 @@ def test_distributed_wrappers_are_scaled_and_added():
 
 def test_importing_the_losses_lets_those_of_the_library_be_scaled():
     code = (
-        "import ssdml.losses; from pytorch_metric_learning.losses import TripletMarginLoss as T; "
+        "from pytorch_metric_learning.losses import TripletMarginLoss as T; import ssdml.losses; "
         "assert type(0.5 * T()).__name__ == 'LossSum'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
