@@ -24,12 +24,14 @@ from ssdml.utils.parallel import (
     threads,
 )
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED as UNLABELED, check_labeled, check_labels, check_number
+from ssdml.utils.validation import UNLABELED as UNLABELED
+from ssdml.utils.validation import check_labeled, check_labels, check_number, without_tensor
 
 __all__ = ["propagate_labels"]
 
 BLOCK_ENTRIES = 2**25  # entries of the columns solved for together
 CACHED_ENTRIES = 2**22  # of scores; beyond, products are 3 times as fast if rows are reordered
+HEAVIEST = 1e10  # weight of the evidence of a row
 FAINT = 1000.0  # in units of the residual: far from all labels, errors of 8 units were seen
 
 
@@ -68,7 +70,7 @@ def propagate_labels(
         Q: class probabilities of the rows by a classifier, calibrated ones for the best result.
         Those of labeled rows are ignored.
     evidence_weight : float
-        μ: the evidence of a row counts as much as this share of a label.
+        μ, positive: the evidence of a row counts as much as this share of a label.
     class_prior : "labeled", "uniform", "estimate", array of shape (n_classes,), or None
         Share of each class among all rows. "labeled", or None: its share among the labeled rows.
         "estimate": from the evidence on the unlabeled rows, see
@@ -130,6 +132,7 @@ def propagate_labels(
     check_labeled(labels, "propagate_labels", "Label some rows.")
     codes, n_classes = class_codes(labels)
     weight = check_number(evidence_weight, "evidence_weight", "propagate_labels", above=0)
+    check_number(weight, "evidence_weight", "propagate_labels", least=0, most=HEAVIEST)
     sources = None
     if evidence is not None:
         sources = _check_evidence(evidence, codes, n_classes)
@@ -269,7 +272,7 @@ def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:
 
 def _check_evidence(evidence: Any, codes: Ints, n_classes: int) -> Array:
     """Return the evidence with zeros on the labeled rows, if the other rows are distributions."""
-    given = np.asarray(evidence)
+    given = np.asarray(without_tensor(evidence, "propagate_labels", "evidence"))
     check_real(given, "propagate_labels", "evidence")
     evidence = given.astype(np.result_type(given, np.float32))
     shape = (len(codes), n_classes)
@@ -331,9 +334,8 @@ def class_shares(
         shares: Array = counts / counts.sum()
         return shares
     if isinstance(class_prior, str):
-        raise ValueError(
-            f"{who}: class_prior must be 'labeled', 'uniform' or an array; got {class_prior!r}."
-        )
+        names = "'labeled', 'uniform'" + ", 'estimate'" * (who == "propagate_labels")
+        raise ValueError(f"{who}: class_prior must be {names} or an array; got {class_prior!r}.")
     given = np.asarray(class_prior)
     check_real(given, who, "class_prior")
     prior = given.astype(np.float64)

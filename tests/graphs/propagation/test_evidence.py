@@ -128,10 +128,17 @@ def test_evidence_that_is_no_distribution_is_refused(graph, y, evidence, change,
         propagate_labels(graph, y, evidence=change(evidence))
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, np.inf])
+@pytest.mark.parametrize("weight", [0.0, -1.0, np.inf, 1e300, True])
 def test_weight_must_be_positive(graph, y, evidence, weight):
-    with pytest.raises(ValueError, match="evidence_weight must be"):
+    with pytest.raises((TypeError, ValueError), match="evidence_weight must be"):
         propagate_labels(graph, y, evidence=evidence, evidence_weight=weight)
+
+
+def test_evidence_may_be_a_tensor(graph, y, evidence):
+    torch = pytest.importorskip("torch")
+    expected = propagate_labels(graph, y, evidence=evidence)
+    given = torch.from_numpy(evidence).requires_grad_()
+    np.testing.assert_array_equal(propagate_labels(graph, y, evidence=given), expected)
 
 
 @pytest.mark.parametrize("skewed", [False, True])
@@ -164,7 +171,7 @@ def test_estimate_needs_evidence(graph, y):
 
 
 def test_prior_of_another_name_is_refused(graph, y):
-    with pytest.raises(ValueError, match="class_prior must be 'labeled', 'uniform' or an array"):
+    with pytest.raises(ValueError, match="must be 'labeled', 'uniform', 'estimate' or an array"):
         propagate_labels(graph, y, class_prior="balanced")
 
 
