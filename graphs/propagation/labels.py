@@ -24,8 +24,13 @@ from ssdml.utils.parallel import (
     threads,
 )
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED as UNLABELED
-from ssdml.utils.validation import check_labeled, check_labels, check_number, without_tensor
+from ssdml.utils.validation import (
+    UNLABELED as UNLABELED,
+    check_labeled,
+    check_labels,
+    check_number,
+    without_tensor,
+)
 
 __all__ = ["propagate_labels"]
 
