@@ -175,8 +175,9 @@ class Evidence:
         """What these members say of the rows."""
         regressions, trees, reach = self.direct
         of_regressions, of_trees = np.zeros_like(self.pooled), None
-        for weight, linear in regressions:
-            of_regressions += weight * linear.logits(slice(None))
+        for rows in row_blocks(len(of_regressions), BLOCK_ROWS):
+            for weight, linear in regressions:
+                of_regressions[rows] += weight * linear.logits(rows)
         for voter in self.voters:
             if isinstance(voter.classifier, TreeClassifier):
                 of_trees = np.float32(voter.weight) * voter.classifier.scores

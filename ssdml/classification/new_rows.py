@@ -116,15 +116,20 @@ def interpolator(
     ``direct`` is what a pool says of the rows without a graph; None: nothing.
     """
     logs, rows = _centered_logs(distributions), form.rows
-    sought = np.float32(TREND) * logs
-    if direct is not None:
-        sought += direct.of_regressions
-    center, target = rows.mean(axis=0, dtype=np.float64), sought.mean(axis=0, dtype=np.float64)
+    center = rows.mean(axis=0, dtype=np.float64)
     gram = (rows.T @ rows).astype(np.float64) - len(rows) * np.outer(center, center)
-    moments = (rows.T @ sought).astype(np.float64) - len(rows) * np.outer(center, target)
-    level = float(np.trace(gram)) / len(gram) or 1.0
-    slope = np.linalg.solve(gram + RIDGE * level * np.eye(len(gram)), moments)
-    trend = np.vstack([slope, target - center @ slope]).astype(np.float32)
+    gram += RIDGE * (float(np.trace(gram)) / len(gram) or 1.0) * np.eye(len(gram))
+
+    def regression(scores: Array) -> Floats:
+        target = scores.mean(axis=0, dtype=np.float64)
+        moments = (rows.T @ scores).astype(np.float64) - len(rows) * np.outer(center, target)
+        slope = np.linalg.solve(gram, moments)
+        return np.vstack([slope, target - center @ slope])
+
+    trend = TREND * regression(logs)
+    if direct is not None:
+        trend += regression(direct.of_regressions)
+    trend = trend.astype(np.float32)
     logs -= rows @ trend[:-1] + trend[-1]
     if direct is not None:
         if direct.of_trees is not None:

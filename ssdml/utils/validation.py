@@ -430,7 +430,7 @@ def check_number(
     below: float | None = None,
 ) -> float:
     """Check for a finite number within these bounds; ``least`` and ``most`` are inside."""
-    if not isinstance(value, Real) or isinstance(value, bool):
+    if not isinstance(value, Real):
         raise TypeError(f"{who}: {name} must be a number; got {value!r}.")
     number = float(value)
     if above is not None and below is not None and not above < number < below:

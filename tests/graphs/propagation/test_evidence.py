@@ -128,9 +128,9 @@ def test_evidence_that_is_no_distribution_is_refused(graph, y, evidence, change,
         propagate_labels(graph, y, evidence=change(evidence))
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, np.inf, 1e300, True])
+@pytest.mark.parametrize("weight", [0.0, -1.0, np.inf, 1e300])
 def test_weight_must_be_positive(graph, y, evidence, weight):
-    with pytest.raises((TypeError, ValueError), match="evidence_weight must be"):
+    with pytest.raises(ValueError, match="evidence_weight must be"):
         propagate_labels(graph, y, evidence=evidence, evidence_weight=weight)
 
 
