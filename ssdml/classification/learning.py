@@ -93,11 +93,11 @@ class Voter(NamedTuple):
 
 
 class DirectMembers(NamedTuple):
-    """Classifiers of a pool that take rows as they are given, and its reach on the graph."""
+    """Classifiers of a pool that take rows as they are given."""
 
     regressions: tuple[tuple[np.float32, Linear], ...]  # with their weights
     trees: Trees | None
-    reach: float
+    share: float  # of what neighbors add to them
 
     def without_rows(self) -> DirectMembers:
         """The same without the rows that they have learned from."""
@@ -111,7 +111,7 @@ class DirectMembers(NamedTuple):
             assert part.linear is not None
             of_regressions += weight * part.scores(part.linear(X))
         of_trees = None if self.trees is None else self.trees.scores(X)
-        return DirectScores(of_regressions, self.trees, of_trees, self.reach)
+        return DirectScores(of_regressions, self.trees, of_trees, self.share)
 
 
 @dataclass(eq=False)
@@ -161,19 +161,23 @@ class Evidence:
 
     @property
     def direct(self) -> DirectMembers:
-        """Members of the pool that take rows as they are given, without the graph."""
-        regressions, trees = [], None
+        """Members of the pool that take rows as they are given, without the graph.
+
+        The less the labels reach on the graph, the less neighbors add. Where labels were drawn by
+        other shares than the classes', the regressions of the labels alone are not used.
+        """
+        plain, regressions, trees = 1 - self.skew, [], None
         for voter in self.voters:
             if isinstance(voter.classifier, TreeClassifier):
                 trees = voter.classifier.weighted(voter.weight)
             elif isinstance(voter.classifier, Linear) and voter.classifier.linear is not None:
-                regressions.append((np.float32(voter.weight), voter.classifier))
-        return DirectMembers(tuple(regressions), trees, self.reach)
+                regressions.append((np.float32(plain * voter.weight), voter.classifier))
+        return DirectMembers(tuple(regressions), trees, 1 - plain * (1 - self.reach) / 2)
 
     @property
     def direct_scores(self) -> DirectScores:
         """What these members say of the rows."""
-        regressions, trees, reach = self.direct
+        regressions, trees, share = self.direct
         of_regressions, of_trees = np.zeros_like(self.pooled), None
         for rows in row_blocks(len(of_regressions), BLOCK_ROWS):
             for weight, linear in regressions:
@@ -181,7 +185,7 @@ class Evidence:
         for voter in self.voters:
             if isinstance(voter.classifier, TreeClassifier):
                 of_trees = np.float32(voter.weight) * voter.classifier.scores
-        return DirectScores(of_regressions, trees, of_trees, reach)
+        return DirectScores(of_regressions, trees, of_trees, share)
 
     @property
     def confidence(self) -> float:

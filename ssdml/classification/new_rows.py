@@ -26,7 +26,7 @@ class DirectScores(NamedTuple):
     of_regressions: Array  # (n, C)
     trees: Trees | None  # for rows as they are given
     of_trees: Array | None  # (n, C)
-    reach: float  # of the labels on the graph, from 0 to 1
+    share: float  # of what neighbors add to them, from 0 to 1
 
 
 class ClassInterpolator(NamedTuple):
@@ -37,11 +37,11 @@ class ClassInterpolator(NamedTuple):
     .. math:: p(x) = \mathrm{softmax}\Big(T(x)
         + \rho \frac{\sum_j w_{xj} (G_j - T(x_j))}{\sum_j w_{xj}}\Big)
 
-    over the k nearest rows, with the weights of :func:`ssdml.graphs.adjacency`. The share
-    :math:`\rho = (1 + \gamma) / 2` of the residuals grows with the reach γ of the labels on the
-    graph. The trend is half the linear regression of G on the rows, and what the members of the
-    pool that need no graph say: regressions and trees. It distinguishes rows with the same
-    neighbors; the residuals carry what the graph found.
+    over the k nearest rows, with the weights of :func:`ssdml.graphs.adjacency`. The share ρ of the
+    residuals grows from a half to 1 with the reach of the labels on the graph. The trend is half
+    the linear regression of G on the rows, and what the members of the pool that need no graph say:
+    regressions and trees. It distinguishes rows with the same neighbors; the residuals carry what
+    the graph found.
     """
 
     mean: Floats  # (d,)
@@ -134,7 +134,7 @@ def interpolator(
     if direct is not None:
         if direct.of_trees is not None:
             logs -= direct.of_trees
-        logs *= np.float32((1 + direct.reach) / 2)
+        logs *= np.float32(direct.share)
     scales = heat_scales(form.graph.distances[:, -1])
     k = np.asarray(form.graph.n_neighbors)
     mean, matrix, center = form.linear

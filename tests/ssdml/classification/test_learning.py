@@ -298,7 +298,11 @@ def test_scores_without_a_graph_are_those_of_rows_as_they_are_given(crossing):
     given = light.scores(X, 2)
     np.testing.assert_allclose(given.of_regressions, found.of_regressions, atol=1e-5)
     np.testing.assert_allclose(given.of_trees, found.of_trees, atol=1e-5)
-    assert given.reach == found.reach == evidence.reach
+    assert given.share == found.share == (1 + evidence.reach) / 2
+    evidence.skew = 1.0
+    assert not evidence.direct_scores.of_regressions.any()
+    assert evidence.direct.share == 1
+    evidence.skew = 0.0
     assert all(part.view.size == 0 for _, part in light.regressions)
     regressions = [v for v in evidence.voters if isinstance(v.classifier, pool.Linear)]
     raw = [v for v in regressions if v.classifier.linear is not None]

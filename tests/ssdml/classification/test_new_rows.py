@@ -33,7 +33,7 @@ def nothing(rows):
     return 0 * rows[:, :3]
 
 
-def slow_interpolation(X, known, queries, *, k=6, linear=nothing, trees=nothing, reach=1.0):
+def slow_interpolation(X, known, queries, *, k=6, linear=nothing, trees=nothing, share=1.0):
     """The formula of the class, row by row; ``linear`` and ``trees`` score centered rows."""
     center = X.mean(axis=0)
     rows, queries = X - center, queries - center
@@ -51,7 +51,7 @@ def slow_interpolation(X, known, queries, *, k=6, linear=nothing, trees=nothing,
         weights = np.maximum(np.exp(-(away[nearest] ** 2) / (own * scales[nearest])), WEIGHT_FLOOR)
         rest = G[nearest] - ridge.predict(rows[nearest]) - trees(rows[nearest])
         trend = (ridge.predict(query[None]) + trees(query[None]))[0]
-        logits = trend + (1 + reach) / 2 * weights @ rest / weights.sum()
+        logits = trend + share * weights @ rest / weights.sum()
         found.append(np.exp(logits) / np.exp(logits).sum())
     return np.array(found)
 
@@ -63,22 +63,22 @@ def test_new_rows_follow_the_formula(X, known, rng):
     np.testing.assert_allclose(found, slow_interpolation(X, known, queries), atol=2e-4)
 
 
-def pool_of(X, known, reach=1.0):
+def pool_of(X, known, share=1.0):
     """A regression, and trees of the first 30 rows, with their scores of all."""
     columns, codes = Columns(np.zeros(4), np.ones(4)), known[:30].argmax(axis=1)
     nodes = grow_trees(columns(X[:30]), codes, 5)
     trees = Trees(columns, nodes, nodes.find_leaves(columns(X[:30])), codes, 3, 0.7)
     of_regressions = (X @ MAP).astype(np.float32)
-    return DirectScores(of_regressions, trees, trees.scores(X), reach)
+    return DirectScores(of_regressions, trees, trees.scores(X), share)
 
 
 MAP = np.random.default_rng(1).standard_normal((4, 3))
 
 
-@pytest.mark.parametrize("reach", [0.0, 0.6, 1.0])
-def test_the_pool_joins_the_trend_and_the_reach_weighs_the_residuals(X, known, rng, reach):
+@pytest.mark.parametrize("share", [0.5, 0.8, 1.0])
+def test_the_pool_joins_the_trend_and_residuals_count_by_their_share(X, known, rng, share):
     queries, center = rng.standard_normal((9, 4)), X.mean(axis=0)
-    pool = pool_of(X, known, reach)
+    pool = pool_of(X, known, share)
     found = interpolator(form_of(X), known, pool)(queries)
     expected = slow_interpolation(
         X,
@@ -86,18 +86,18 @@ def test_the_pool_joins_the_trend_and_the_reach_weighs_the_residuals(X, known, r
         queries,
         linear=lambda rows: (rows + center) @ MAP,
         trees=lambda rows: pool.trees.scores(rows + center),
-        reach=reach,
+        share=share,
     )
     np.testing.assert_allclose(found, expected, atol=2e-4)
     assert np.abs(found - interpolator(form_of(X), known)(queries)).max() > 0.05
 
 
 def test_what_the_pool_alone_knows_is_predicted(rng):
-    """Without a reach, distributions that are those of a regression are found between rows."""
+    """Distributions that are those of a regression are found between rows."""
     X = rng.standard_normal((300, 4))
     scores = (X @ MAP).astype(np.float32)
     known = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-    predict = interpolator(form_of(X), known, DirectScores(scores, None, None, 0.0))
+    predict = interpolator(form_of(X), known, DirectScores(scores, None, None, 0.5))
     queries = rng.standard_normal((200, 4))
     expected = (queries @ MAP).argmax(axis=1)
     assert (predict(queries).argmax(axis=1) == expected).mean() > 0.97
