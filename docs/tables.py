@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from reproduction.loss_tables import by_method
 from reproduction.losses import ABLATION
-from reproduction.poisson import BUDGETS, PUBLISHED as POISSON
+from reproduction.poisson import BUDGETS, PUBLISHED as POISSON, scores_by_method
 from reproduction.published import LABELS_PER_CLASS, published_name, published_scores, starred
 from reproduction.published_losses import PROXY_GML_ABLATION, published_differences
 from reproduction.tables import best_of, is_ahead
@@ -312,21 +312,13 @@ def poisson() -> Lines:
     """The protocol of Calder et al. (2020): ours, and published accuracies of Poisson learning."""
     yield "", "labels per class", *(str(n) for n in BUDGETS)
     for dataset, published in POISSON.items():
-        found: dict[str, dict[int, list[float]]] = {}
         path = RESULTS / "poisson" / f"{dataset}.jsonl"
-        for line in path.read_text().splitlines() if path.exists() else ():
-            row = json.loads(line)
-            by_labels = found.setdefault(row["method"], {})
-            by_labels.setdefault(row["labels"], []).append(row["accuracy"])
-        title = IMAGES[dataset]
-        yield (
-            title,
-            "`poisson`, published",
-            *("{:.1f} ({:.1f})".format(*published[n]) for n in BUDGETS),
-        )
-        for method, by_labels in found.items():
-            trials = (by_labels[n] for n in BUDGETS)
-            yield "", f"`{method}`", *(f"{np.mean(v):.1f} ({np.std(v):.1f})" for v in trials)
+        trials = path.read_text().splitlines() if path.exists() else []
+        ours = scores_by_method(map(json.loads, trials))
+        rows = {"`poisson`, published": published} | {f"`{name}`": ours[name] for name in ours}
+        for name, scores in rows.items():
+            head = IMAGES[dataset] * (scores is published)
+            yield head, name, *("{:.1f} ({:.1f})".format(*scores[n]) for n in BUDGETS)
 
 
 def ablations() -> Lines:

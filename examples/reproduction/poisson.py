@@ -65,6 +65,24 @@ def transductive_accuracy(method: str, X: Array, y: Ints, n_labels: int, trial: 
     return 100 * float(np.mean(classes == y[unlabeled]))
 
 
+def scores_by_method(trials: Iterable[Trial]) -> dict[str, dict[int, tuple[float, float]]]:
+    """Mean and standard deviation of the accuracies of each method, by labels per class.
+
+    Examples
+    --------
+    >>> scores_by_method({"method": "knn", "labels": 1, "accuracy": a} for a in (60.0, 62.0))
+    {'knn': {1: (61.0, 1.0)}}
+    """
+    found: dict[str, dict[int, list[float]]] = {}
+    for trial in trials:
+        by_labels = found.setdefault(trial["method"], {})
+        by_labels.setdefault(trial["labels"], []).append(trial["accuracy"])
+    return {
+        method: {n: (float(np.mean(v)), float(np.std(v))) for n, v in by_labels.items()}
+        for method, by_labels in found.items()
+    }
+
+
 def table_lines(dataset: str, trials: Iterable[Trial]) -> Iterator[str]:
     """Lines of text: mean and standard deviation of each method by labels per class.
 
@@ -77,14 +95,10 @@ def table_lines(dataset: str, trials: Iterable[Trial]) -> Iterator[str]:
     knn                     61.0 (1.0)
     poisson, published      90.2 (4.0)
     """
-    found: dict[str, dict[int, list[float]]] = {}
-    for trial in trials:
-        by_labels = found.setdefault(trial["method"], {})
-        by_labels.setdefault(trial["labels"], []).append(trial["accuracy"])
-    budgets = sorted({n for by_labels in found.values() for n in by_labels})
+    found = scores_by_method(trials)
+    budgets = sorted({n for scores in found.values() for n in scores})
     yield f"{'labels per class':20}{''.join(f'{n:14}' for n in budgets)}"
-    for method, by_labels in found.items():
-        scores = {n: (float(np.mean(v)), float(np.std(v))) for n, v in by_labels.items()}
+    for method, scores in found.items():
         yield _line(method, scores, budgets)
     if dataset in PUBLISHED:
         yield _line("poisson, published", PUBLISHED[dataset], budgets)

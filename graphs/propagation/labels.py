@@ -136,8 +136,9 @@ def propagate_labels(
     labels = check_labels(y, weights.shape[0], "propagate_labels")
     check_labeled(labels, "propagate_labels", "Label some rows.")
     codes, n_classes = class_codes(labels)
-    weight = check_number(evidence_weight, "evidence_weight", "propagate_labels", above=0)
-    check_number(weight, "evidence_weight", "propagate_labels", least=0, most=HEAVIEST)
+    weight = check_number(
+        evidence_weight, "evidence_weight", "propagate_labels", above=0, most=HEAVIEST
+    )
     sources = None
     if evidence is not None:
         sources = _check_evidence(evidence, codes, n_classes)

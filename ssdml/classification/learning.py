@@ -166,26 +166,33 @@ class Evidence:
         The less the labels reach on the graph, the less neighbors add. Where labels were drawn by
         other shares than the classes', the regressions of the labels alone are not used.
         """
-        plain, regressions, trees = 1 - self.skew, [], None
-        for voter in self.voters:
-            if isinstance(voter.classifier, TreeClassifier):
-                trees = voter.classifier.weighted(voter.weight)
-            elif isinstance(voter.classifier, Linear) and voter.classifier.linear is not None:
-                regressions.append((np.float32(plain * voter.weight), voter.classifier))
-        return DirectMembers(tuple(regressions), trees, 1 - plain * (1 - self.reach) / 2)
+        plain, grown = 1 - self.skew, self._grown
+        regressions = tuple(
+            (np.float32(plain * voter.weight), voter.classifier)
+            for voter in self.voters
+            if isinstance(voter.classifier, Linear) and voter.classifier.linear is not None
+        )
+        trees = None if grown is None else grown[1].weighted(grown[0])
+        return DirectMembers(regressions, trees, 1 - plain * (1 - self.reach) / 2)
 
     @property
     def direct_scores(self) -> DirectScores:
         """What these members say of the rows."""
-        regressions, trees, share = self.direct
-        of_regressions, of_trees = np.zeros_like(self.pooled), None
+        (regressions, trees, share), grown = self.direct, self._grown
+        of_regressions = np.zeros_like(self.pooled)
         for rows in row_blocks(len(of_regressions), BLOCK_ROWS):
             for weight, linear in regressions:
                 of_regressions[rows] += weight * linear.logits(rows)
+        of_trees = None if grown is None else np.float32(grown[0]) * grown[1].scores
+        return DirectScores(of_regressions, trees, of_trees, share)
+
+    @property
+    def _grown(self) -> tuple[float, TreeClassifier] | None:
+        """Trees of the pool with their weight."""
         for voter in self.voters:
             if isinstance(voter.classifier, TreeClassifier):
-                of_trees = np.float32(voter.weight) * voter.classifier.scores
-        return DirectScores(of_regressions, trees, of_trees, share)
+                return voter.weight, voter.classifier
+        return None
 
     @property
     def confidence(self) -> float:

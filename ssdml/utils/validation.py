@@ -445,6 +445,8 @@ def check_number(
         raise ValueError(f"{who}: {name} must be from {least:g} to {most:g}; got {value}.")
     if least is not None and number < least:
         raise ValueError(f"{who}: {name} must be at least {least:g}; got {value}.")
+    if most is not None and number > most:
+        raise ValueError(f"{who}: {name} must be at most {most:g}; got {value}.")
     return number
 
 
