@@ -10,13 +10,14 @@ r"""Classes of all rows from a few labels, by classifiers and a graph together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.metrics import d2_log_loss_score
 
-from ssdml.classification.forms import Form
+from ssdml.classification.forms import Form, LinearForm
 from ssdml.classification.new_rows import DirectScores
 from ssdml.classification.pool import (
     Classifier,
@@ -96,6 +97,7 @@ class DirectMembers(NamedTuple):
     """Classifiers of a pool that take rows as they are given."""
 
     regressions: tuple[tuple[np.float32, Linear], ...]  # with their weights
+    offset: Floats  # (C,), for the class prior
     trees: Trees | None
     share: float  # of what neighbors add to them
 
@@ -104,13 +106,23 @@ class DirectMembers(NamedTuple):
         light = ((weight, replace(part, view=part.view[:0])) for weight, part in self.regressions)
         return self._replace(regressions=tuple(light))
 
-    def scores(self, X: Array, n_classes: int) -> DirectScores:
+    def scores(self, X: Array) -> DirectScores:
         """What they say of the rows X (n, d)."""
-        of_regressions = np.zeros((len(X), n_classes), np.float32)
-        for weight, part in self.regressions:
-            assert part.linear is not None
-            of_regressions += weight * part.scores(part.linear(X))
         of_trees = None if self.trees is None else self.trees.scores(X)
+        return self._scores(len(X), lambda part: _given(part)(X), of_trees)
+
+    def scores_of_fit(self, n: int, of_trees: Array | None) -> DirectScores:
+        """What they say of the n rows that they have learned from, with scores of the trees."""
+        return self._scores(n, lambda part: part.view, of_trees)
+
+    def _scores(
+        self, n: int, view: Callable[[Linear], Array], of_trees: Array | None
+    ) -> DirectScores:
+        of_regressions = np.tile(self.offset.astype(np.float32), (n, 1))
+        for weight, part in self.regressions:
+            rows = view(part)
+            for block in row_blocks(n, BLOCK_ROWS):
+                of_regressions[block] += weight * part.scores(rows[block])
         return DirectScores(of_regressions, self.trees, of_trees, self.share)
 
 
@@ -122,6 +134,7 @@ class Evidence:
     labeled: Indices  # (m,)
     pooled: Array  # Q, (n, C), with the class prior
     prior: Floats  # (C,)
+    drawn: Floats  # (C,), shares of the classes in the labels that the pool learned from
     skew: float  # whether the labels were drawn by other shares than the classes'
     trust: float  # from 0 to 1, in the graph
     reach: float  # γ
@@ -160,31 +173,35 @@ class Evidence:
         return shares
 
     @property
+    def alone(self) -> bool:
+        """Whether the labeled rows alone are used, without the graph."""
+        return self.reach == 0
+
+    @property
     def direct(self) -> DirectMembers:
         """Members of the pool that take rows as they are given, without the graph.
 
-        The less the labels reach on the graph, the less neighbors add. Where labels were drawn by
-        other shares than the classes', the regressions of the labels alone are not used.
+        The less the labels reach on the graph, the less neighbors add. Regressions are corrected to
+        the class prior. They count by the squared overlap of the prior with the shares of the
+        labels: of classes that labels hardly represent, they know little.
         """
-        plain, grown = 1 - self.skew, self._grown
+        grown = self._grown
+        weight = np.minimum(self.prior, self.drawn).sum() ** 2
         regressions = tuple(
-            (np.float32(plain * voter.weight), voter.classifier)
+            (np.float32(weight * voter.weight), voter.classifier)
             for voter in self.voters
             if isinstance(voter.classifier, Linear) and voter.classifier.linear is not None
         )
+        offset = weight * np.log((self.prior + FAINT) / self.drawn)
         trees = None if grown is None else grown[1].weighted(grown[0])
-        return DirectMembers(regressions, trees, 1 - plain * (1 - self.reach) / 2)
+        return DirectMembers(regressions, offset, trees, float(1 - weight * (1 - self.reach) / 2))
 
     @property
     def direct_scores(self) -> DirectScores:
         """What these members say of the rows."""
-        (regressions, trees, share), grown = self.direct, self._grown
-        of_regressions = np.zeros_like(self.pooled)
-        for rows in row_blocks(len(of_regressions), BLOCK_ROWS):
-            for weight, linear in regressions:
-                of_regressions[rows] += weight * linear.logits(rows)
+        grown = self._grown
         of_trees = None if grown is None else np.float32(grown[0]) * grown[1].scores
-        return DirectScores(of_regressions, trees, of_trees, share)
+        return self.direct.scores_of_fit(len(self.pooled), of_trees)
 
     @property
     def _grown(self) -> tuple[float, TreeClassifier] | None:
@@ -198,6 +215,12 @@ class Evidence:
     def confidence(self) -> float:
         """Mean confidence of the pool in unlabeled rows."""
         return float(self.pooled[unlabeled_rows(self.labeled, len(self.pooled))].max(axis=1).mean())
+
+
+def _given(part: Linear) -> LinearForm:
+    """Form from rows as they are given to those that the regression takes."""
+    assert part.linear is not None
+    return part.linear
 
 
 def _geometric_mean(first: Array, second: Array) -> Array:
@@ -265,6 +288,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         labeled,
         reweighted(pooled, prior.shares / shares),
         prior.shares,
+        drawn,
         prior.skew,
         doubt + (1 - doubt) * trust,
         0.0 if alone else doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
@@ -318,6 +342,7 @@ def update_evidence(
         labels=np.eye(n_classes, dtype=np.float32)[codes[labeled]],
         labeled=labeled,
         pooled=_pooled(voters, evidence.prior / drawn, len(codes)),
+        drawn=drawn,
         held_out=HeldOut(rows, codes[rows], distributions),
         voters=voters,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,6 +84,13 @@ def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> tup
     with diffusions_of(forms, n_jobs) as diffusions:
         evidence = learn_evidence(forms, labels, diffusions)
         distributions = evidence.on(diffusions[evidence.form])
+    if evidence.alone:
+        warnings.warn(
+            "SSDML: y should have two labels of some classes, which seem to be unequally frequent; "
+            "got one per class. No label can be held out to check the graph, so classes are "
+            "learned from the labeled samples alone. Label more samples.",
+            stacklevel=6,
+        )
     return Classes(forms[evidence.form], evidence), distributions
 
 

@@ -438,7 +438,7 @@ def _learn(
     with stages("embedding"):
         weight = float(np.mean([report["input_weight"] for report in pool.history]))
         found = pool.distributions[numbers]
-        direct = None if pool.direct is None else pool.direct.scores(X, found.shape[1])
+        direct = None if pool.direct is None else pool.direct.scores(X)
         learned = combine(X, feature_map, weight, form, found, model.n_components, direct)
         learned = learned._replace(distributions=pool.distributions)
     if model.guard:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_moons
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
 
 from ssdml import SSDML
 from ssdml.classification import learning, pool
@@ -93,7 +95,7 @@ def test_distributions_follow_the_formula(rng, beside):
     labeled, prior = np.array([3, 8, 20]), np.array([0.5, 0.3, 0.2])
     labels = np.eye(3, dtype=np.float32)
     held_out = HeldOut(labeled[:0], labeled[:0], np.empty((0, 3)))
-    evidence = Evidence(labels, labeled, pooled, prior, 0.25, 0.6, 0.7, held_out, 0)
+    evidence = Evidence(labels, labeled, pooled, prior, prior, 0.25, 0.6, 0.7, held_out, 0)
     with threads(1) as pool:
         found = evidence.on(Diffusion(adjacency(graph), pool), beside=earlier, farther=0.5)
 
@@ -172,6 +174,15 @@ def test_skewed_classes_are_seen_through_even_labels(rng):
     assert evidence.skew == 1
     assert evidence.prior[0] > 0.75
     assert (found.argmax(axis=1) == truth).mean() > 0.95
+
+
+def test_one_label_per_class_of_unequal_classes_is_not_spread(rng):
+    truth = np.concatenate([np.arange(20), rng.choice(20, 980, p=[0.81] + 19 * [0.01])])
+    X = rng.standard_normal((1000, 20)) + 6 * np.eye(20)[truth]
+    labels = np.where(np.arange(1000) < 20, truth, -1)
+    with pytest.warns(UserWarning, match=r"unequally frequent; got one per class\. .*Label more"):
+        model = SSDML(random_state=0).fit(X, labels)
+    assert (model.predict(X) == truth).mean() > 0.95
 
 
 # What it may see
@@ -295,20 +306,39 @@ def test_scores_without_a_graph_are_those_of_rows_as_they_are_given(crossing):
     X, _, labels = crossing
     evidence, _ = learned(X, labels)
     found, light = evidence.direct_scores, evidence.direct.without_rows()
-    given = light.scores(X, 2)
+    given = light.scores(X)
     np.testing.assert_allclose(given.of_regressions, found.of_regressions, atol=1e-5)
     np.testing.assert_allclose(given.of_trees, found.of_trees, atol=1e-5)
-    assert given.share == found.share == (1 + evidence.reach) / 2
-    evidence.skew = 1.0
-    assert not evidence.direct_scores.of_regressions.any()
-    assert evidence.direct.share == 1
-    evidence.skew = 0.0
     assert all(part.view.size == 0 for _, part in light.regressions)
     regressions = [v for v in evidence.voters if isinstance(v.classifier, pool.Linear)]
     raw = [v for v in regressions if v.classifier.linear is not None]
     assert 0 < len(raw) < len(regressions)
-    expected = sum(v.weight * v.classifier.logits(slice(None)) for v in raw)
-    np.testing.assert_allclose(found.of_regressions, expected, atol=1e-5)
+    overlap = np.minimum(evidence.prior, evidence.drawn).sum()
+    logits = sum(v.weight * v.classifier.logits(slice(None)) for v in raw)
+    logits = logits + np.log(evidence.prior / evidence.drawn)
+    np.testing.assert_allclose(found.of_regressions, overlap**2 * logits, atol=1e-5)
+    assert given.share == found.share == 1 - overlap**2 * (1 - evidence.reach) / 2
+
+
+def test_regressions_of_classes_that_labels_do_not_represent_count_little(crossing):
+    X, _, labels = crossing
+    evidence, _ = learned(X, labels)
+    evidence.prior, evidence.drawn = np.array([0.99, 0.01]), np.array([0.01, 0.99])
+    assert evidence.direct.share == pytest.approx(1, abs=1e-3)
+    assert np.abs(evidence.direct_scores.of_regressions).max() < 0.01
+
+
+def test_new_samples_follow_half_planes_of_unequal_classes(rng):
+    """The graph says nothing of them; as many labels of each class, of which one is rare."""
+    X = rng.standard_normal((1800, 20))
+    truth = (X @ rng.standard_normal(20) > 3).astype(np.int64)
+    rows = np.concatenate([np.flatnonzero(truth[:1200] == c)[:60] for c in (0, 1)])
+    labels = np.full(1200, -1)
+    labels[rows] = truth[rows]
+    model = SSDML(random_state=0).fit(X[:1200], labels)
+    linear = LogisticRegression(C=10).fit(X[rows], truth[rows])
+    balanced = balanced_accuracy_score(truth[1200:], model.predict(X[1200:]))
+    assert balanced > balanced_accuracy_score(truth[1200:], linear.predict(X[1200:])) - 0.03
 
 
 def test_trees_find_classes_that_cross(crossing, monkeypatch):
