@@ -1,4 +1,4 @@
-"""Class probabilities of new rows, from those of the training rows."""
+"""Class probabilities of new rows, from those of the training rows; and how near these are."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from ssdml.utils.typing import Array, Floats, Indices
 TREND = 0.5  # share of the linear trend in the prediction
 RIDGE = 1e-3  # of the trend, relative to the mean variance of a column
 FAINT = 1e-4  # least probability
+FAR = 0.1  # share of training rows farther from their neighbors where a row is half as near
+ROUNDING = 1e-3  # relative, of distances that count as equal
 
 
 class DirectScores(NamedTuple):
@@ -61,18 +63,14 @@ class ClassInterpolator(NamedTuple):
 
     def __call__(self, X: Array, *, n_jobs: int | None = None) -> Array:
         """Class probabilities (q, C) of the rows X (q, d), float32."""
-        queries = self.form(X)
-        k = int(self.n_neighbors)
-        nearest, lengths = nearest_rows(self.rows, queries, k, n_jobs=n_jobs)
-        trend = np.empty((len(queries), self.residuals.shape[1]), np.float32)
-        for block in row_blocks(len(queries), BLOCK_ROWS):
-            trend[block] = queries[block] @ self.trend[:-1] + self.trend[-1]
-        if self.trees is not None:
-            trend += self.trees.scores(X)
-        return self._interpolate(trend, nearest, lengths)
+        return self._at(X, n_jobs)[0]
 
-    def at_rows(self, form: Form, of_trees: Array | None = None) -> Array:
-        """Class probabilities (n, C) of the rows of the form, to which trees give scores (n, C).
+    def roots(self, X: Array, *, n_jobs: int | None = None) -> Array:
+        """Roots (q, C) of class probabilities times nearness, :func:`nearness`."""
+        return self._roots(*self._at(X, n_jobs))
+
+    def roots_at_rows(self, form: Form, of_trees: Array | None = None) -> Array:
+        """The same (n, C) of the rows of the form, to which trees give scores (n, C).
 
         Neighbors come from the graph instead of a search.
         """
@@ -82,7 +80,23 @@ class ClassInterpolator(NamedTuple):
         trend = form.rows @ self.trend[:-1] + self.trend[-1]
         if of_trees is not None:
             trend += of_trees
-        return self._interpolate(trend, nearest, lengths)
+        return self._roots(self._interpolate(trend, nearest, lengths), lengths[:, -1])
+
+    def _at(self, X: Array, n_jobs: int | None) -> tuple[Array, Array]:
+        """Class probabilities (q, C), and distances (q,) to the k-th neighbors."""
+        queries = self.form(X)
+        k = int(self.n_neighbors)
+        nearest, lengths = nearest_rows(self.rows, queries, k, n_jobs=n_jobs)
+        trend = np.empty((len(queries), self.residuals.shape[1]), np.float32)
+        for block in row_blocks(len(queries), BLOCK_ROWS):
+            trend[block] = queries[block] @ self.trend[:-1] + self.trend[-1]
+        if self.trees is not None:
+            trend += self.trees.scores(X)
+        return self._interpolate(trend, nearest, lengths), lengths[:, -1]
+
+    def _roots(self, probabilities: Array, farthest: Array) -> Array:
+        probabilities *= nearness(farthest, self.scales, FAR)[:, None]
+        return np.sqrt(probabilities, out=probabilities)
 
     def _interpolate(self, logits: Array, nearest: Indices, lengths: Array) -> Array:
         """Add mean residuals to the trend (q, C), in place; return probabilities in its place."""
@@ -99,6 +113,28 @@ class ClassInterpolator(NamedTuple):
             )
             logits[block] = softmax(logits[block] + mean @ self.residuals)
         return logits
+
+
+def nearness(farthest: Array, reference: Array, half: float) -> Array:
+    """How near rows are to their k-th neighbors, from 1 to 0, beside training rows.
+
+    Parameters
+    ----------
+    farthest : array of shape (q,)
+        Distances to the k-th neighbors.
+    reference : array of shape (n,)
+        The same of the training rows.
+    half : float
+        Share of training rows that are as far or farther where it is about a half.
+
+    Examples
+    --------
+    >>> nearness(np.array([0.5, 80.0, 200.0]), np.arange(1, 101), 0.2).round(2)
+    array([1.  , 0.61, 0.  ], dtype=float32)
+    """
+    places = np.searchsorted(np.sort(reference), (1 - ROUNDING) * farthest)
+    beyond = 1 - places / len(reference)
+    return np.asarray((1 + half) * beyond / (half + beyond), dtype=np.float32)
 
 
 def _centered_logs(distributions: Array) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from ssdml.classification.forms import Form
+from ssdml.classification.new_rows import nearness
 from ssdml.classification.softmax import SoftmaxRegression
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph
@@ -45,10 +46,7 @@ class Novelty(NamedTuple):
 
     def probabilities(self, log_odds: Array, farthest: Array) -> Array:
         """Probability of no known class, from log-odds and distances to the k-th neighbor, (q,)."""
-        places = np.searchsorted(np.sort(self.farthest), farthest) / len(self.farthest)
-        beyond = 1 - places  # share of training rows that are farther from theirs
-        far = FAR * places / (FAR + beyond)
-        known = (1 - expit(log_odds)) * (1 - far)
+        known = (1 - expit(log_odds)) * nearness(farthest, self.farthest, FAR)
         return np.asarray(1 - known, dtype=np.float32)
 
     def of_training_rows(self) -> Array:

@@ -293,7 +293,7 @@ def beside_classes(
     X: Array, classifier: ClassInterpolator, form: Form, of_trees: Array | None
 ) -> Array:
     """Roots of the class probabilities of training rows, and the rows, side by side."""
-    roots = np.sqrt(classifier.at_rows(form, of_trees)).astype(X.dtype, copy=False)
+    roots = classifier.roots_at_rows(form, of_trees).astype(X.dtype, copy=False)
     return np.hstack([roots, X])
 
 

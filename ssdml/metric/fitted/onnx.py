@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from ssdml.classification.forms import FARTHEST
-from ssdml.classification.new_rows import ClassInterpolator
+from ssdml.classification.new_rows import FAR, ROUNDING, ClassInterpolator
 from ssdml.classification.trees import FLOOR, Trees
 from ssdml.graphs.laplacian import WEIGHT_FLOOR
 from ssdml.graphs.neighbors.exact import SLACK
@@ -84,7 +84,9 @@ class RowEmbedding(nn.Module):
         logits = logits + (weights[:, :, None] * residuals[nearest]).sum(1)
         if self.trees is not None:
             logits = logits + self.trees(X)
-        return torch.cat([torch.softmax(logits, 1).sqrt(), X], dim=1)
+        beyond = (scales >= (1 - ROUNDING) * lengths[:, -1:]).float().mean(1, keepdim=True)
+        near = (1 + FAR) * beyond / (FAR + beyond)
+        return torch.cat([(near * torch.softmax(logits, 1)).sqrt(), X], dim=1)
 
 
 class TreeScores(nn.Module):

@@ -8,7 +8,15 @@ from sklearn.linear_model import Ridge
 
 from ssdml.classification import new_rows
 from ssdml.classification.forms import Form, LinearForm, principal_form
-from ssdml.classification.new_rows import FAINT, RIDGE, TREND, DirectScores, interpolator
+from ssdml.classification.new_rows import (
+    FAINT,
+    FAR,
+    RIDGE,
+    TREND,
+    DirectScores,
+    interpolator,
+    nearness,
+)
 from ssdml.classification.trees import Columns, Trees, grow_trees
 from ssdml.graphs import knn_graph
 from ssdml.graphs.laplacian import WEIGHT_FLOOR, heat_scales
@@ -104,12 +112,12 @@ def test_what_the_pool_alone_knows_is_predicted(rng):
 
 
 @pytest.mark.parametrize("pool", [False, True])
-def test_training_rows_are_predicted_as_by_a_call(X, known, pool):
+def test_roots_at_training_rows_are_those_of_a_call(X, known, pool):
     """From their graph instead of a search."""
     form, direct = form_of(X), pool_of(X, known, 0.5) if pool else None
     predict = interpolator(form, known, direct)
     of_trees = direct.of_trees if pool else None
-    np.testing.assert_allclose(predict.at_rows(form, of_trees), predict(X), atol=1e-5)
+    np.testing.assert_allclose(predict.roots_at_rows(form, of_trees), predict.roots(X), atol=1e-5)
 
 
 def test_probabilities_sum_to_one_even_far_away(X, known, rng):
@@ -178,6 +186,29 @@ def test_form_of_the_rows_comes_first(X, known, rng):
 def test_degenerate_rows_give_finite_probabilities(rows, distributions):
     form = form_of(rows.astype(float), k=2)
     predict = interpolator(form, distributions)
-    for found in (predict.at_rows(form), predict(rows), predict(rows + 5.0)):
-        assert np.isfinite(found).all()
+    for found in (predict(rows), predict(rows + 5.0)):
         np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+    shares = (predict.roots_at_rows(form) ** 2).sum(axis=1)
+    assert (shares > 0).all()
+    assert (shares < 1 + 1e-5).all()
+
+
+# Nearness
+
+
+def test_roots_are_those_of_near_classes(X, known, rng):
+    predict = interpolator(form_of(X), known)
+    queries = np.vstack([X[:5], 3 * rng.standard_normal((20, 4)), np.full((2, 4), 50.0)])
+    gaps = np.sort(np.linalg.norm(queries[:, None] - X, axis=2), axis=1)[:, 5]
+    beyond = (predict.scales >= 0.999 * gaps[:, None]).mean(axis=1)
+    near = (1 + FAR) * beyond / (FAR + beyond)
+    np.testing.assert_allclose(predict.roots(queries), np.sqrt(near[:, None] * predict(queries)))
+    assert near[:5].min() > 0.5
+    assert not predict.roots(queries)[-2:].any()
+
+
+def test_rows_as_far_as_all_others_are_near():
+    """Whatever the rounding of their distances."""
+    equal = np.full(50, 3.0, np.float32)
+    for change in (1 - 1e-6, 1.0, 1 + 1e-6):
+        np.testing.assert_array_equal(nearness(equal[:2] * np.float32(change), equal, FAR), 1)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.metrics import normalized_mutual_info_score
 
+from ssdml import SSDML
 from ssdml.classification.forms import Form, principal_form
 from ssdml.classification.new_rows import interpolator
 from ssdml.graphs import knn_graph
@@ -25,8 +29,24 @@ def test_roots_of_probabilities_precede_the_input(representation, rng):
     X.flags.writeable = False
     rows = representation(X)
     np.testing.assert_array_equal(rows[:, 3:], X)
-    np.testing.assert_allclose(rows[:, :3] ** 2, representation.classifier(X), atol=1e-6)
-    np.testing.assert_allclose((rows[:, :3] ** 2).sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(rows[:, :3], representation.classifier.roots(X))
+    assert rows[:, :3].any()
+
+
+def test_samples_of_other_classes_keep_more_of_the_input():
+    """They are not collapsed onto the classes of the fit, from which they are far."""
+    X, y = load_digits(return_X_y=True)
+    trained = np.flatnonzero(y < 5)
+    labels = np.full(len(trained), -1)
+    for c in range(5):
+        of_class = np.flatnonzero(y[trained] == c)[:5]
+        labels[of_class] = c
+    model, others = SSDML(random_state=0).fit(X[trained], labels), X[y >= 5]
+    near = model.representation_(others)[:, :5]
+    assert np.linalg.norm(near, axis=1).mean() < 0.5
+    assert np.linalg.norm(model.representation_(X[trained])[:, :5], axis=1).mean() > 0.9
+    clusters = KMeans(5, random_state=0).fit_predict(model.transform(others))
+    assert normalized_mutual_info_score(y[y >= 5], clusters) > 0.5
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
