@@ -54,6 +54,7 @@ MAX_REACH, FEW_REACH = 0.8, 0.97
 FAINT = 1e-9  # added to probabilities before logarithms
 CONFIDENCE_ROWS = 5000
 FEW_HELD_OUT = 10  # held-out labels that halve what they confirm
+FEW_TO_CORRECT = 20  # labels per class that hardly correct regressions to another class prior
 
 
 class HeldOut(NamedTuple):
@@ -182,11 +183,12 @@ class Evidence:
         """Members of the pool that take rows as they are given, without the graph.
 
         The less the labels reach on the graph, the less neighbors add. Regressions are corrected to
-        the class prior. They count by the squared overlap of the prior with the shares of the
-        labels: of classes that labels hardly represent, they know little.
+        the class prior. They count by its overlap with the shares of the labels, to the power
+        1 + 20/m with m labels per class: of classes that labels hardly represent, they know little.
         """
         grown = self._grown
-        weight = np.minimum(self.prior, self.drawn).sum() ** 2
+        n_labels = len(self.labeled) / len(self.prior)
+        weight = np.minimum(self.prior, self.drawn).sum() ** (1 + FEW_TO_CORRECT / n_labels)
         regressions = tuple(
             (np.float32(weight * voter.weight), voter.classifier)
             for voter in self.voters

@@ -18,7 +18,7 @@ from ssdml.utils.typing import Array, Floats, Indices
 TREND = 0.5  # share of the linear trend in the prediction
 RIDGE = 1e-3  # of the trend, relative to the mean variance of a column
 FAINT = 1e-4  # least probability
-FAR = 0.1  # share of training rows farther from their neighbors where a row is half as near
+FAR = 0.05  # share of training rows farther from their neighbors where a row is half as near
 ROUNDING = 1e-3  # relative, of distances that count as equal
 
 
