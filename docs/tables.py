@@ -19,6 +19,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+from metric_parts import METHODS as METRIC_METHODS, SCORES as METRIC_SCORES
 from reproduction.loss_tables import by_method
 from reproduction.losses import ABLATION
 from reproduction.poisson import BUDGETS, PUBLISHED as POISSON, scores_by_method
@@ -115,11 +116,13 @@ ABLATIONS = {  # of our alternation
     "angle=45": "45 degrees",
     "angle=55": "55 degrees",
 }
-UNSEEN = (  # of examples/unseen_classes.py
-    *("input", "ssdml", WHOLE),
-    *(f"{WHOLE}[{part}]" for part in ("triplets=0", "metric_steps=0", "orthogonal=false")),
-    *(f"{WHOLE}[{part}]" for part in ("input_weight=0", "input_weight=0;triplets=0")),
-)
+METRIC_SETS = {  # of examples/metric_parts.py
+    "digits": "digits",
+    "digits-4-columns": "digits, 4 columns",
+    "caltech101": "Caltech-101",
+    "caltech101-8-columns": "Caltech-101, 8 columns",
+    "fashion_mnist": "Fashion-MNIST",
+}
 COMPARED = ("input", "logistic", "knn", "label-spreading", "poisson", "ssdml")  # on photographs
 LOSS_SETS = {
     "digits": "digits",
@@ -343,27 +346,41 @@ def ablations() -> Lines:
             yield head, *(column.get(name, "") for column in columns.values())
 
 
-def unseen_classes() -> Lines:
-    """Our methods and their parts on classes without labels."""
-    columns = {}
-    for dataset, title in LOSS_SETS.items():
-        if rows := finished("unseen", dataset, UNSEEN):
-            columns |= {f"{title} {score}": cells(rows, score) for score in ("NMI", "R@1")}
-    yield "", *columns
-    for name in UNSEEN:
-        yield f"`{name}`", *(found.get(name, "") for found in columns.values())
+def metric_parts() -> Lines:
+    """Input, our methods, and changes by parts of the deep one, on classes without labels."""
+    yield "data", "method", *METRIC_SCORES
+    for dataset, title in METRIC_SETS.items():
+        path = RESULTS / "metric" / f"{dataset}.jsonl"
+        lines = path.read_text().splitlines() if path.is_file() else []
+        rows = [json.loads(line) for line in lines]
+        scores = {score: by_method(rows, score) for score in METRIC_SCORES}
+        seeds = len(scores["NMI"].get(WHOLE, ()))
+        for name in METRIC_METHODS:
+            if not len(scores["NMI"].get(name, ())) == seeds > 1:
+                continue
+            whole = WHOLE if name.startswith(f"{WHOLE}[") else None
+            cells = (compared(scores[score], name, whole) for score in METRIC_SCORES)
+            yield title, f"`{name.removeprefix(whole or '')}`", *cells
+            title = ""
+
+
+def compared(scores: Mapping[str, Sequence[float]], name: str, whole: str | None) -> str:
+    """Mean of a method, or its change from another, bold if significant."""
+    if whole is None:
+        found = mean_interval(scores[name])
+        return f"{found.mean:.1f} ± {found.half_width:.1f}"
+    gap = paired_difference(scores[name], scores[whole])
+    bold = "**" * gap.excludes_zero
+    return f"{bold}{gap.mean:+.1f} ± {gap.half_width:.1f}{bold}"
 
 
 def change(scores: Mapping[str, Floats], name: str) -> str:
     """Mean of our alternation, or the change from it at equal precision, bold if significant."""
     if name == WHOLE:
-        whole = mean_interval(scores[WHOLE])
-        return f"{whole.mean:.1f} ± {whole.half_width:.1f}"
+        return compared(scores, WHOLE, None)
     for part, whole in ((name, WHOLE), (in_bfloat16(name), in_bfloat16(WHOLE))):
         if part in scores and whole in scores:
-            gap = paired_difference(scores[part], scores[whole])
-            bold = "**" * gap.excludes_zero
-            return f"{bold}{gap.mean:+.1f} ± {gap.half_width:.1f}{bold}"
+            return compared(scores, part, whole)
     return ""
 
 
@@ -509,7 +526,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "published": published_method,
     "poisson": poisson,
     "parts": ablations,
-    "unseen": unseen_classes,
+    "metric": metric_parts,
     "robust": partial(of_robust_rows, robust.summary),
     "robust balanced": partial(of_robust_rows, robust.grid, "balanced"),
     "robust others": partial(of_robust_rows, robust.grid, *list(SCHEMES)[1:]),

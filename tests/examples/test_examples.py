@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.image import imread
+from metric_parts import METHODS, SCORES
 from reproduction.losses import ABLATION, LOSSES
-from unseen_classes import PARTS
 
 from tests.deep import small_images
 
@@ -263,15 +263,17 @@ def test_compare_losses_ablates_proxy_gml(example, tmp_path):
     assert re.findall(r"^  (proxy-gml-\d) ", shown, re.MULTILINE) == [*ABLATION]
 
 
-def test_unseen_classes_scores_every_part(example, tmp_path):
+@pytest.mark.parametrize("columns", [(), ("--columns", 3)])
+def test_metric_parts_scores_every_part(example, tmp_path, columns):
     X, y, _ = small_images(n=240)
     np.savez(tmp_path / "small.npz", X=X.reshape(240, -1), y=y)
     given = [tmp_path / "small.npz", "--seeds", 1, "--epochs", 1, "--out", tmp_path / "out"]
-    shown = example("unseen_classes.py", *given)
-    scored = re.findall(r"^  (\S+) +NMI ([\d.]+) R@1 ([\d.]+)$", shown, re.MULTILINE)
-    assert {method for method, *_ in scored} == {"input", "ssdml", *PARTS}
+    shown = example("metric_parts.py", *given, *columns)
+    number = r" ([\d.]+)"
+    scored = re.findall(rf"^  (\S+) +{f'{number} '.join(SCORES)}{number}$", shown, re.MULTILINE)
+    assert [method for method, *_ in scored] == [*METHODS]
     assert all(0 < float(score) <= 100 for _, *scores in scored for score in scores)
-    assert example("unseen_classes.py", *given) == shown  # from the rows of the first run
+    assert example("metric_parts.py", *given, *columns) == shown  # from the rows of the first run
 
 
 def test_cluster_example_fits_a_chunked_array(example, monkeypatch):
