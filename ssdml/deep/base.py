@@ -32,7 +32,7 @@ from ssdml.utils.files import check_memory
 from ssdml.utils.labels import likeliest
 from ssdml.utils.persistence import Refusal, check_arrays, load_state, restoring, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
-from ssdml.utils.torch_tools import batch_norm_hints, find_device, memory_hints, own_settings
+from ssdml.utils.torch_tools import batch_norm_hints, device_hints, find_device, own_settings
 from ssdml.utils.typing import Array, Indices
 from ssdml.utils.validation import UNLABELED, limit_neighbors
 
@@ -152,7 +152,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         who = type(self).__name__
         self._check_columns(dataset, reset=True)
         with (
-            memory_hints(self),
+            device_hints(self),
             batch_norm_hints(self),
             own_settings(device := find_device(self.device, who)),
         ):
@@ -257,7 +257,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             ``input_weight_``, unless that is 0.
         """
         check_is_fitted(self)
-        with memory_hints(self), own_settings(self.network_.proxies.device):
+        with device_hints(self), own_settings(self.network_.proxies.device):
             return self._embed(self.network_, self._samples(dataset, "transform"))
 
     def _embed(
@@ -281,7 +281,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         """
         check_is_fitted(self)
         device = self.network_.proxies.device
-        with memory_hints(self), own_settings(device), torch.no_grad():
+        with device_hints(self), own_settings(device), torch.no_grad():
             samples = self._samples(dataset, "predict_proba")
             embedding = embed_samples(self.network_, samples, batch_size=self.batch_size)
             logits = self.network_.logits(torch.from_numpy(embedding).to(device))

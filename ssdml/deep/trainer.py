@@ -40,7 +40,7 @@ from ssdml.utils.distributed import broadcast_weights, from_first_rank, is_distr
 from ssdml.utils.labels import class_codes, likeliest, one_hot, proxy_accuracy
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.progress import Show
-from ssdml.utils.torch_tools import has_bfloat16, one_thread
+from ssdml.utils.torch_tools import one_thread, trains_in_bfloat16
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -84,8 +84,7 @@ class PartitionTrainer(ABC):
     ) -> None:
         self.samples, self.labels, self.losses = samples, labels, losses
         self.estimator, self.seed, self.device = estimator, seed, device
-        mixed = estimator.mixed_precision
-        self.mixed = has_bfloat16(device) if mixed == "auto" else bool(mixed)
+        self.mixed = trains_in_bfloat16(estimator.mixed_precision, device)
         learned: list[nn.Module] = [network] if losses is None else [network, losses]
         self.initial_weights = digest(*(part.state_dict() for part in learned))
         self.stepper = Stepper(

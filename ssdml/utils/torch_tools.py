@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -156,6 +157,25 @@ def has_bfloat16(device: str) -> bool:
     return device.startswith("cuda") and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
+def trains_in_bfloat16(mixed_precision: bool | str, device: str) -> bool:
+    """Whether a network trains in bfloat16; warn where the GPU has no arithmetic for it.
+
+    Examples
+    --------
+    >>> trains_in_bfloat16("auto", "cpu"), trains_in_bfloat16(True, "cpu")
+    (False, True)
+    """
+    if mixed_precision == "auto":
+        return has_bfloat16(device)
+    if mixed_precision and device != "cpu" and not has_bfloat16(device):
+        warnings.warn(
+            "mixed_precision must be False or 'auto' on a GPU without bfloat16, where steps are slow "
+            f"and some layers fail; got True on {device!r}. Pass mixed_precision='auto'.",
+            stacklevel=2,
+        )
+    return bool(mixed_precision)
+
+
 def free_memory(device: torch.device) -> float:
     """Bytes that a new array on the device can take; infinity if unknown."""
     import psutil
@@ -169,6 +189,8 @@ def free_memory(device: torch.device) -> float:
 # Plain RuntimeErrors of torch on a CPU, of cuBLAS and cuDNN, and of CUDA on a card that was full
 # before this process put anything on it.
 OUT_OF_MEMORY = re.compile("can't allocate memory|ALLOC_FAILED|out of memory")
+
+LOST = re.compile("CUDA error|HIP error|AcceleratorError")  # that no later call survives
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -185,13 +207,13 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 @contextmanager
-def memory_hints(settings: Any) -> Iterator[None]:
-    """Add to out-of-memory errors which parameter to lower.
+def device_hints(settings: Any) -> Iterator[None]:
+    """Add to errors of full memory which parameter to lower, and of a lost GPU how to go on.
 
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> with memory_hints(SimpleNamespace(batch_size=160)):
+    >>> with device_hints(SimpleNamespace(batch_size=160)):
     ...     raise torch.cuda.OutOfMemoryError("20 GiB")
     Traceback (most recent call last):
     MemoryError: Out of memory (20 GiB). Lower batch_size=160, shrink the network or free memory.
@@ -202,9 +224,17 @@ def memory_hints(settings: Any) -> Iterator[None]:
         without = ", or set input_edges=0 and input_weight=0" * hasattr(settings, "input_edges")
         raise MemoryError(f"Out of main memory ({error}). Pass fewer samples{without}.") from error
     except RuntimeError as error:
+        folder = getattr(settings, "checkpoint_dir", None)
         if not is_out_of_memory(error):
-            raise
-        elsewhere = " in another folder" * (getattr(settings, "checkpoint_dir", None) is not None)
+            if not LOST.search(str(error)):
+                raise
+            again = "set checkpoint_dir" if folder is None else f"fit again: {folder} is resumed"
+            reason = str(error).strip().splitlines()[0].rstrip(".")
+            raise RuntimeError(
+                f"The GPU failed ({reason}), and this process cannot use it any more. In a new "
+                f"process, {again}; or use another device."
+            ) from error
+        elsewhere = " in another folder" * (folder is not None)
         raise MemoryError(
             f"Out of memory ({error}). Lower batch_size={settings.batch_size}{elsewhere}, shrink "
             "the network or free memory."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -176,6 +178,32 @@ def test_out_of_memory_in_fit_names_the_parameter(digits, monkeypatch):
         MemoryError, match=r"Out of memory \(9 GiB\). Lower batch_size=40, shrink the"
     ):
         small_model().fit(X, labels)
+
+
+def test_a_lost_gpu_is_named_and_the_fit_resumes(digits, tmp_path, monkeypatch):
+    """Another process goes on after the last partition, to the same embedding."""
+    X, _, labels = digits
+    schedule = {"epochs": 3, "epochs_per_partition": 1}
+    whole = small_model(**schedule).fit(X, labels)
+    train, lost = PartitionTrainer.partition, "CUDA error: unspecified launch failure\nCompile with"
+
+    def failing(run, progress):
+        if len(run.history) == 2:
+            raise RuntimeError(lost)
+        return train(run, progress)
+
+    monkeypatch.setattr(PartitionTrainer, "partition", failing)
+    for folder, way_out in ((None, "set checkpoint_dir"), (tmp_path, f"fit again: {tmp_path} is")):
+        model = small_model(**schedule, checkpoint_dir=folder)
+        message = re.escape(
+            "The GPU failed (CUDA error: unspecified launch failure), and this process cannot use "
+            f"it any more. In a new process, {way_out}"
+        )
+        with pytest.raises(RuntimeError, match=message):
+            model.fit(X, labels)
+    monkeypatch.setattr(PartitionTrainer, "partition", train)
+    resumed = small_model(**schedule, checkpoint_dir=tmp_path).fit(X, labels)
+    np.testing.assert_array_equal(resumed.transform(X), whole.transform(X))
 
 
 def test_names_the_sample_that_is_not_finite(digits):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ssdml.deep.run_folder import write_history
-from ssdml.utils.torch_tools import memory_hints
+from ssdml.utils.torch_tools import device_hints
 
 
 def entries(count):
@@ -68,7 +68,7 @@ def test_out_of_memory_names_the_parameter():
         pytest.raises(
             MemoryError, match=r"Out of memory \(9 GiB\). Lower batch_size=64 in another folder,"
         ),
-        memory_hints(SimpleNamespace(batch_size=64, checkpoint_dir="run")),
+        device_hints(SimpleNamespace(batch_size=64, checkpoint_dir="run")),
     ):
         raise torch.cuda.OutOfMemoryError("9 GiB")
 
@@ -80,7 +80,7 @@ def test_out_of_memory_names_the_parameter():
 def test_recognizes_errors_of_gpu_libraries(name):
     with (
         pytest.raises(MemoryError, match=rf"Out of memory \({name}"),
-        memory_hints(SimpleNamespace(batch_size=64)),
+        device_hints(SimpleNamespace(batch_size=64)),
     ):
         raise RuntimeError(f"{name} when calling `create(handle)`")
 
@@ -88,7 +88,7 @@ def test_recognizes_errors_of_gpu_libraries(name):
 def test_recognizes_cpu_out_of_memory():
     with (
         pytest.raises(MemoryError, match=r"Out of memory.*Lower batch_size=64, shrink the network"),
-        memory_hints(SimpleNamespace(batch_size=64)),
+        device_hints(SimpleNamespace(batch_size=64)),
     ):
         torch.empty(2**55)
 
@@ -96,13 +96,13 @@ def test_recognizes_cpu_out_of_memory():
 def test_main_memory_error_names_the_way_out():
     with (
         pytest.raises(MemoryError, match=r"main memory \(9 GiB\). Pass fewer samples, or set "),
-        memory_hints(SimpleNamespace(batch_size=64, input_edges="auto")),
+        device_hints(SimpleNamespace(batch_size=64, input_edges="auto")),
     ):
         raise MemoryError("9 GiB")
-    with pytest.raises(MemoryError, match=r"samples\.$"), memory_hints(SimpleNamespace()):
+    with pytest.raises(MemoryError, match=r"samples\.$"), device_hints(SimpleNamespace()):
         raise MemoryError("9 GiB")
 
 
 def test_other_errors_pass_through():
-    with pytest.raises(RuntimeError, match="something else"), memory_hints(SimpleNamespace()):
+    with pytest.raises(RuntimeError, match="something else"), device_hints(SimpleNamespace()):
         raise RuntimeError("something else")

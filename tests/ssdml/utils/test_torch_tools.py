@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ssdml.utils.torch_tools import evaluating, find_device, has_bfloat16, one_thread
+from ssdml.utils.torch_tools import (
+    evaluating,
+    find_device,
+    has_bfloat16,
+    one_thread,
+    trains_in_bfloat16,
+)
 
 
 def test_threads_are_given_back_after_an_error():
@@ -38,6 +44,16 @@ def test_a_gpu_has_bfloat16_since_ampere(monkeypatch):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, c=capability: c)
         assert has_bfloat16("cuda:1") is expected
     assert not has_bfloat16("cpu")
+
+
+def test_mixed_precision_warns_on_a_gpu_without_bfloat16(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert not trains_in_bfloat16("auto", "cuda")
+    assert not trains_in_bfloat16(False, "cuda")
+    with pytest.warns(UserWarning, match="got True on 'cuda'. Pass mixed_precision='auto'"):
+        assert trains_in_bfloat16(True, "cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
+    assert trains_in_bfloat16(True, "cuda")
 
 
 def test_finds_the_named_device(monkeypatch):
