@@ -169,8 +169,8 @@ def trains_in_bfloat16(mixed_precision: bool | str, device: str) -> bool:
         return has_bfloat16(device)
     if mixed_precision and device != "cpu" and not has_bfloat16(device):
         warnings.warn(
-            "mixed_precision must be False or 'auto' on a GPU without bfloat16, where steps are slow "
-            f"and some layers fail; got True on {device!r}. Pass mixed_precision='auto'.",
+            "mixed_precision must be False or 'auto' on a GPU without bfloat16, where steps are "
+            f"slow and layers may fail; got True on {device!r}. Pass mixed_precision='auto'.",
             stacklevel=2,
         )
     return bool(mixed_precision)
