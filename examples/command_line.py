@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ssdml.datasets import Dataset, load_dataset
+from ssdml.datasets.image_files import ImageFiles
+
 
 def positive(text: str) -> int:
     """Parse a whole number of at least 1."""
@@ -31,3 +34,14 @@ def usage_errors(parser: argparse.ArgumentParser) -> Iterator[None]:
         parser.error(" ".join(str(error).split()))
     except RuntimeError as error:
         parser.exit(1, f"{error}\n")
+
+
+def images_in_memory(
+    parser: argparse.ArgumentParser, name: str, data_dir: Path | None = None
+) -> Dataset:
+    """Load a data set of images; end the process with one line if it is none, or is in files."""
+    with usage_errors(parser):
+        data = load_dataset(name, data_dir=data_dir)
+    if data.item_shape is None or isinstance(data.X, ImageFiles):
+        parser.error(f"dataset must hold images in memory; got {data.name}.")
+    return data

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command_line import positive
+from command_line import images_in_memory, positive
 from reproduction.published import LABELS_PER_CLASS
 
-from ssdml.datasets import label_scarce_split, load_dataset
+from ssdml.datasets import label_scarce_split
 from ssdml.deep.published import PublishedDeepSSDML, PublishedTrainer
 from ssdml.evaluation import triplet_purity
 from ssdml.experiments.methods.deep import NETWORKS, OTHER_NETWORK, OfImages
@@ -125,7 +125,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=positive, default=5)
     parser.add_argument("--data-dir", type=Path)
     given = parser.parse_args()
-    data = load_dataset(given.dataset, data_dir=given.data_dir)
+    data = images_in_memory(parser, given.dataset, given.data_dir)
     print("order       negatives  seed  partition  right negatives   NMI   R@1")
     for seed in range(given.seeds):
         for order in given.order:

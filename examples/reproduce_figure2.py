@@ -10,11 +10,11 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from command_line import images_in_memory
 from reproduction.published import LABELS_PER_CLASS
 
 from ssdml.cli.terminal import progress_bar
-from ssdml.datasets import label_scarce_split, load_dataset
-from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets import label_scarce_split
 from ssdml.deep.checkpoints import run_seed
 from ssdml.evaluation import evaluate
 from ssdml.experiments import compare
@@ -104,9 +104,7 @@ def draw_embedding(axes, embedding, y, names, title):
 
 if __name__ == "__main__":
     given = parser.parse_args()
-    data = load_dataset(given.dataset)
-    if data.item_shape is None or isinstance(data.X, ImageFiles):
-        parser.error(f"dataset must hold images in memory; got {data.name}.")
+    data = images_in_memory(parser, given.dataset)
     few = LABELS_PER_CLASS.get(data.name, 5)
     split = label_scarce_split(data, few, seed=0)
     images = OfImages(None, data.item_shape).prepare(data.X)

@@ -11,11 +11,10 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from command_line import positive
+from command_line import images_in_memory, positive, usage_errors
 from reproduction.published import LABELS_PER_CLASS
 
-from ssdml.datasets import label_scarce_split, load_dataset
-from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets import label_scarce_split
 from ssdml.evaluation import evaluate
 from ssdml.experiments.compare import available_methods
 from ssdml.experiments.methods.base import embed, with_parameters
@@ -70,11 +69,10 @@ def draw_queries(figure, images, y, queries, found, titles):
 
 if __name__ == "__main__":
     given = parser.parse_args()
-    data = load_dataset(given.dataset)
-    if data.item_shape is None or isinstance(data.X, ImageFiles):
-        parser.error(f"dataset must hold images in memory; got {data.name}.")
+    data = images_in_memory(parser, given.dataset)
     split = label_scarce_split(data, LABELS_PER_CLASS.get(data.name, 5), seed=given.seed)
-    model = with_parameters(given.method, available_methods(data, deep=True))(given.seed, -1)
+    with usage_errors(parser):
+        model = with_parameters(given.method, available_methods(data, deep=True))(given.seed, -1)
     model.fit(data.X[split.train], split.partial_labels(data.y))
     test = split.test[:MAX_SEARCHED]
     X, y = data.X[test], data.y[test]

@@ -178,12 +178,17 @@ def test_figure3_is_drawn(example, tmp_path, monkeypatch):
     assert green.sum() > 4000  # frames of most of the 24 neighbors
 
 
-@pytest.mark.parametrize("script", ["reproduce_figure2.py", "reproduce_figure3.py"])
+@pytest.mark.parametrize(
+    "script", ["reproduce_figure2.py", "reproduce_figure3.py", "explain_published.py"]
+)
 def test_figures_need_images(example, script, tmp_path, capsys):
     np.savez(tmp_path / "rows.npz", X=np.random.default_rng(0).normal(size=(60, 5)), y=[0, 1] * 30)
     with pytest.raises(SystemExit, match="2"):
         example(script, tmp_path / "rows.npz")
     assert "dataset must hold images in memory; got rows" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        example(script, "minst")
+    assert "Did you mean 'mnist'?" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("small_deep")
