@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ssdml.datasets import Dataset, load_dataset
+from ssdml import datasets
 from ssdml.datasets.image_files import ImageFiles
 
 
@@ -38,10 +38,10 @@ def usage_errors(parser: argparse.ArgumentParser) -> Iterator[None]:
 
 def images_in_memory(
     parser: argparse.ArgumentParser, name: str, data_dir: Path | None = None
-) -> Dataset:
+) -> datasets.Dataset:
     """Load a data set of images; end the process with one line if it is none, or is in files."""
     with usage_errors(parser):
-        data = load_dataset(name, data_dir=data_dir)
+        data = datasets.load_dataset(name, data_dir=data_dir)
     if data.item_shape is None or isinstance(data.X, ImageFiles):
         parser.error(f"dataset must hold images in memory; got {data.name}.")
     return data

@@ -38,8 +38,12 @@ def small_deep(monkeypatch):
     for name, model in models.items():
         make = lambda seed, n_jobs, model=model: clone(model).set_params(random_state=seed)  # noqa: E731
         monkeypatch.setitem(DEEP_METHODS, name, lambda *network, make=make: make)
+
+    def load(name, data_dir=None):
+        return replace(data, name=name)
+
     for package in ("ssdml.datasets", "ssdml.datasets.loading"):
-        monkeypatch.setattr(f"{package}.load_dataset", lambda name: replace(data, name=name))
+        monkeypatch.setattr(f"{package}.load_dataset", load)
 
 
 @pytest.mark.usefixtures("small_deep")
