@@ -60,6 +60,8 @@ FIRST_SETS = (("features", "banking77"), ("components", "mnist"), ("components",
 FIRST_TITLES = {
     "input": "your features, unchanged",
     "logistic": "logistic regression",
+    "knn": "nearest neighbors",
+    "poisson": "[Poisson learning](docs/how-to/comparison.md#methods)",
     "label-spreading": "`LabelSpreading`",
     "umap": "supervised UMAP",
     "ssdml": "**`SSDML()`**",
