@@ -182,13 +182,15 @@ class Evidence:
     def direct(self) -> DirectMembers:
         """Members of the pool that take rows as they are given, without the graph.
 
-        The less the labels reach on the graph, the less neighbors add. Regressions are corrected to
-        the class prior. They count by its overlap with the shares of the labels, to the power
-        1 + 20/m with m labels per class: of classes that labels hardly represent, they know little.
+        The less the labels reach on the graph, the more regressions count, and the less neighbors
+        add. Regressions are corrected to the class prior. They also count by its overlap with the
+        shares of the labels, to the power 1 + 20/m with m labels per class: of classes that labels
+        hardly represent, they know little.
         """
         grown = self._grown
         n_labels = len(self.labeled) / len(self.prior)
-        weight = np.minimum(self.prior, self.drawn).sum() ** (1 + FEW_TO_CORRECT / n_labels)
+        overlap = np.minimum(self.prior, self.drawn).sum()
+        weight = (1 - self.reach) * overlap ** (1 + FEW_TO_CORRECT / n_labels)
         regressions = tuple(
             (np.float32(weight * voter.weight), voter.classifier)
             for voter in self.voters
@@ -196,7 +198,7 @@ class Evidence:
         )
         offset = weight * np.log((self.prior + FAINT) / self.drawn)
         trees = None if grown is None else grown[1].weighted(grown[0])
-        return DirectMembers(regressions, offset, trees, float(1 - weight * (1 - self.reach) / 2))
+        return DirectMembers(regressions, offset, trees, float(1 - weight / 2))
 
     @property
     def direct_scores(self) -> DirectScores:

@@ -313,11 +313,12 @@ def test_scores_without_a_graph_are_those_of_rows_as_they_are_given(crossing):
     regressions = [v for v in evidence.voters if isinstance(v.classifier, pool.Linear)]
     raw = [v for v in regressions if v.classifier.linear is not None]
     assert 0 < len(raw) < len(regressions)
-    weight = np.minimum(evidence.prior, evidence.drawn).sum() ** (1 + 20 / 40)
+    overlap = np.minimum(evidence.prior, evidence.drawn).sum()
+    weight = (1 - evidence.reach) * overlap ** (1 + 20 / 40)
     logits = sum(v.weight * v.classifier.logits(slice(None)) for v in raw)
     logits = logits + np.log(evidence.prior / evidence.drawn)
     np.testing.assert_allclose(found.of_regressions, weight * logits, atol=1e-5)
-    assert given.share == found.share == pytest.approx(1 - weight * (1 - evidence.reach) / 2)
+    assert given.share == found.share == pytest.approx(1 - weight / 2)
 
 
 def test_regressions_of_classes_that_labels_do_not_represent_count_little(crossing):
