@@ -8,8 +8,8 @@ features, with and without triplets in the batch, steps of L and orthonormality,
 - hard R@1: that of test samples of the quarter of the classes on which the input's is lowest,
 - AUROC: how well the distance to the nearest training sample tells samples of the other classes.
 
-``--columns 4`` makes embeddings of four columns, without the input. Finished fits are kept in the
-folder. Data sets with fewer than 20 classes always train on the same half.
+``--columns 4`` makes embeddings of four columns; those of networks are without the input. Finished
+fits are kept in the folder. Data sets with fewer than 20 classes always train on the same half.
 """
 
 import argparse
@@ -115,6 +115,7 @@ def main() -> None:
         path = given.out / f"{Path(name).stem}{columns}.jsonl"
         path.touch()
         rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rows = [row for row in rows if row["epochs"] == given.epochs and row["seed"] < given.seeds]
         done = {(row["method"], row["seed"]) for row in rows}
         for seed in range(given.seeds):
             problem = Problem(dataset, seed)
@@ -124,7 +125,8 @@ def main() -> None:
                 n_features = problem.X.shape[1]
                 model = estimator(method, given.columns, given.epochs, seed, n_features)
                 scores = problem.scores(model)
-                rows.append({"method": method, "seed": seed, "status": "ok", "scores": scores})
+                row = {"method": method, "seed": seed, "epochs": given.epochs}
+                rows.append(row | {"scores": scores})
                 with path.open("a") as file:
                     file.write(f"{json.dumps(rows[-1])}\n")
         print(f"{path.stem}: {given.seeds} seeds")

@@ -54,7 +54,7 @@ MAX_REACH, FEW_REACH = 0.8, 0.97
 FAINT = 1e-9  # added to probabilities before logarithms
 CONFIDENCE_ROWS = 5000
 FEW_HELD_OUT = 10  # held-out labels that halve what they confirm
-FEW_TO_CORRECT = 20  # labels per class that hardly correct regressions to another class prior
+FEW_TO_CORRECT = 20  # labels per class at which the overlap of class shares is squared
 
 
 class HeldOut(NamedTuple):
@@ -92,6 +92,7 @@ class Voter(NamedTuple):
     classifier: Classifier
     form: int  # on which it learned
     weight: float
+    share: float  # of the weights of all, of logits of equal spread
 
 
 class DirectMembers(NamedTuple):
@@ -183,20 +184,22 @@ class Evidence:
         """Members of the pool that take rows as they are given, without the graph.
 
         The less the labels reach on the graph, the more regressions count, and the less neighbors
-        add. Regressions are corrected to the class prior. They also count by its overlap with the
-        shares of the labels, to the power 1 + 20/m with m labels per class: of classes that labels
-        hardly represent, they know little.
+        add. Regressions are corrected to the class prior by their share of the pool. They also
+        count by the overlap of the prior with the shares of the labels, to the power 1 + 20 C/m
+        for m labels: of classes that labels hardly represent, they know little.
         """
-        grown = self._grown
-        n_labels = len(self.labeled) / len(self.prior)
-        overlap = np.minimum(self.prior, self.drawn).sum()
-        weight = (1 - self.reach) * overlap ** (1 + FEW_TO_CORRECT / n_labels)
-        regressions = tuple(
-            (np.float32(weight * voter.weight), voter.classifier)
+        raw = [
+            (voter, voter.classifier)
             for voter in self.voters
             if isinstance(voter.classifier, Linear) and voter.classifier.linear is not None
-        )
-        offset = weight * np.log((self.prior + FAINT) / self.drawn)
+        ]
+        overlap = np.minimum(self.prior, self.drawn).sum()
+        n_labels = len(self.labeled) / len(self.prior)
+        weight = (1 - self.reach) * overlap ** (1 + FEW_TO_CORRECT / n_labels) if raw else 0.0
+        regressions = tuple((np.float32(weight * voter.weight), linear) for voter, linear in raw)
+        share = weight * sum(voter.share for voter, _ in raw)
+        offset = share * np.log((self.prior + FAINT) / self.drawn)
+        grown = self._grown
         trees = None if grown is None else grown[1].weighted(grown[0])
         return DirectMembers(regressions, offset, trees, float(1 - weight / 2))
 
@@ -273,8 +276,8 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
 
     def voting(weights: Floats) -> tuple[Voter, ...]:
         return tuple(
-            Voter(member.classifier, place, float(weight))
-            for member, place, weight in zip(members, places, weights * scales, strict=True)
+            Voter(member.classifier, place, float(weight * scale), float(weight / weights.sum()))
+            for member, place, weight, scale in zip(members, places, weights, scales, strict=True)
             if weight > 0  # none, if held-out labels contradict them all
         )
 

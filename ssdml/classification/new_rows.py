@@ -1,4 +1,4 @@
-"""Class probabilities of new rows, from those of the training rows; and how near these are."""
+"""Class probabilities of new rows from those of the training rows, and nearness to these."""
 
 from __future__ import annotations
 

@@ -84,14 +84,18 @@ def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> tup
     with diffusions_of(forms, n_jobs) as diffusions:
         evidence = learn_evidence(forms, labels, diffusions)
         distributions = evidence.on(diffusions[evidence.form])
-    if evidence.alone:
-        warnings.warn(
-            "SSDML: y should have two labels of some classes, which seem to be unequally frequent; "
-            "got one per class. No label can be held out to check the graph, so classes are "
-            "learned from the labeled samples alone. Label more samples.",
-            stacklevel=6,
-        )
     return Classes(forms[evidence.form], evidence), distributions
+
+
+def warn_if_alone(classes: Classes, who: str, *, stacklevel: int) -> None:
+    """Warn if the labeled rows alone are used because no label can be held out."""
+    if classes.evidence.alone:
+        warnings.warn(
+            f"{who}: y must have two labels of at least one class where classes seem unequally "
+            "frequent; got one per class. No label can be held out to check the graph, so classes "
+            "are learned from the labeled samples alone. Label more samples.",
+            stacklevel=stacklevel,
+        )
 
 
 def update_classes(

@@ -167,7 +167,7 @@ def trains_in_bfloat16(mixed_precision: bool | str, device: str) -> bool:
     """
     if mixed_precision == "auto":
         return has_bfloat16(device)
-    if mixed_precision and device != "cpu" and not has_bfloat16(device):
+    if mixed_precision and device.startswith("cuda") and not has_bfloat16(device):
         warnings.warn(
             "mixed_precision must be False or 'auto' on a GPU without bfloat16, where steps are "
             f"slow and layers may fail; got True on {device!r}. Pass mixed_precision='auto'.",
@@ -190,7 +190,11 @@ def free_memory(device: torch.device) -> float:
 # before this process put anything on it.
 OUT_OF_MEMORY = re.compile("can't allocate memory|ALLOC_FAILED|out of memory")
 
-LOST = re.compile("CUDA error|HIP error|AcceleratorError")  # that no later call survives
+# Errors of CUDA and HIP after which the process cannot use the device.
+LOST = re.compile(
+    "launch failure|launch timed out|illegal memory access|illegal instruction|misaligned address"
+    "|device-side assert|ECC error|unknown error|device is lost"
+)
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -228,11 +232,12 @@ def device_hints(settings: Any) -> Iterator[None]:
         if not is_out_of_memory(error):
             if not LOST.search(str(error)):
                 raise
-            again = "set checkpoint_dir" if folder is None else f"fit again: {folder} is resumed"
+            resumed = "fits with checkpoint_dir" if folder is None else f"the fit in {folder}"
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise RuntimeError(
-                f"The GPU failed ({reason}), and this process cannot use it any more. In a new "
-                f"process, {again}; or use another device."
+                f"The GPU failed ({reason}), and this process cannot use it any more. Start "
+                f"another one, where {resumed} can be resumed. If it fails there too, run it with "
+                "device='cpu' to see an error of the network."
             ) from error
         elsewhere = " in another folder" * (folder is not None)
         raise MemoryError(

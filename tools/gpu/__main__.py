@@ -3,8 +3,8 @@
 Two parts, each of some minutes: ``checks`` and ``cifar10``. Rows go to ``docs/results/gpu/``, one
 JSON line per measurement; a row that is there for this card is not measured again, one that failed
 is. A machine without network needs torch, numpy, scipy and scikit-learn, the checkout, the data in
-``SSDML_DATA``, and two wheels: ``pip download --no-deps faiss-cpu pymanopt -d wheels`` before, and
-``pip install --no-index --no-deps wheels/*.whl`` there.
+``SSDML_DATA``, and wheels: ``pip download --no-deps -d wheels faiss-cpu lazy_loader psutil pymanopt
+safetensors`` before, and ``pip install --no-index --no-deps wheels/*.whl`` there.
 
 Exit status: 0, or 1 where a measurement failed, or 2 where there is no card or no data.
 """

@@ -17,6 +17,7 @@ from ssdml.metric.alternation import (
     learn_classes,
     rescaled,
     update_classes,
+    warn_if_alone,
 )
 from ssdml.metric.features import Whitening
 from ssdml.metric.fitted.kept import Kept, KeptFit, Pooled, extended, kept_pool
@@ -57,7 +58,9 @@ def relabeled(
     """Learn from other labels: learn everything again, or only the classes if few were added."""
     pooled = kept.pooled
     fell_back = np.isinf(model.input_weight_)
-    if pooled is None or fell_back or not same_classes or not few_added(pooled.labels, labels):
+    if pooled is None or pooled.classes.evidence.alone or fell_back or not same_classes:
+        return learn_again(kept, labels, model)
+    if not few_added(pooled.labels, labels):
         return learn_again(kept, labels, model)
     return update(kept, pooled, labels, model)
 
@@ -99,6 +102,7 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     triplets.
     """
     classes, first = learn_classes(kept.forms, labels, n_jobs=model.n_jobs)
+    warn_if_alone(classes, type(model).__name__, stacklevel=6)
     distributions = first
     kept = kept._replace(pooled=kept_pool(classes, first, kept.forms, labels))
     if kept.nearer is not None:

@@ -180,9 +180,18 @@ def test_one_label_per_class_of_unequal_classes_is_not_spread(rng):
     truth = np.concatenate([np.arange(20), rng.choice(20, 980, p=[0.81] + 19 * [0.01])])
     X = rng.standard_normal((1000, 20)) + 6 * np.eye(20)[truth]
     labels = np.where(np.arange(1000) < 20, truth, -1)
-    with pytest.warns(UserWarning, match=r"unequally frequent; got one per class\. .*Label more"):
+    with pytest.warns(
+        UserWarning, match=r"unequally frequent; got one per class\. .*more"
+    ) as given:
         model = SSDML(random_state=0).fit(X, labels)
+    assert given[0].filename == __file__
     assert (model.predict(X) == truth).mean() > 0.95
+    with pytest.warns(UserWarning, match="SSDML: y must have two labels") as given:
+        model.relabel(labels)
+    assert given[0].filename == __file__
+    labels[20:23] = truth[20:23]
+    model.relabel(labels)
+    assert not model._kept.pooled.classes.evidence.alone
 
 
 # What it may see
@@ -316,9 +325,21 @@ def test_scores_without_a_graph_are_those_of_rows_as_they_are_given(crossing):
     overlap = np.minimum(evidence.prior, evidence.drawn).sum()
     weight = (1 - evidence.reach) * overlap ** (1 + 20 / 40)
     logits = sum(v.weight * v.classifier.logits(slice(None)) for v in raw)
-    logits = logits + np.log(evidence.prior / evidence.drawn)
+    logits = logits + sum(v.share for v in raw) * np.log(evidence.prior / evidence.drawn)
     np.testing.assert_allclose(found.of_regressions, weight * logits, atol=1e-5)
     assert given.share == found.share == pytest.approx(1 - weight / 2)
+
+
+def test_neighbors_count_fully_where_no_regression_is_in_the_pool(crossing):
+    X, _, labels = crossing
+    evidence, _ = learned(X, labels)
+    assert sum(voter.share for voter in evidence.voters) == pytest.approx(1)
+    evidence.prior = np.array([0.9, 0.1])
+    evidence.voters = tuple(
+        voter for voter in evidence.voters if not isinstance(voter.classifier, pool.Linear)
+    )
+    assert evidence.direct.share == 1
+    assert not evidence.direct_scores.of_regressions.any()
 
 
 def test_regressions_of_classes_that_labels_do_not_represent_count_little(crossing):

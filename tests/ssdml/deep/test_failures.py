@@ -193,11 +193,14 @@ def test_a_lost_gpu_is_named_and_the_fit_resumes(digits, tmp_path, monkeypatch):
         return train(run, progress)
 
     monkeypatch.setattr(PartitionTrainer, "partition", failing)
-    for folder, way_out in ((None, "set checkpoint_dir"), (tmp_path, f"fit again: {tmp_path} is")):
+    for folder, way_out in (
+        (None, "fits with checkpoint_dir"),
+        (tmp_path, f"the fit in {tmp_path}"),
+    ):
         model = small_model(**schedule, checkpoint_dir=folder)
         message = re.escape(
             "The GPU failed (CUDA error: unspecified launch failure), and this process cannot use "
-            f"it any more. In a new process, {way_out}"
+            f"it any more. Start another one, where {way_out} can be resumed."
         )
         with pytest.raises(RuntimeError, match=message):
             model.fit(X, labels)

@@ -106,3 +106,5 @@ def test_main_memory_error_names_the_way_out():
 def test_other_errors_pass_through():
     with pytest.raises(RuntimeError, match="something else"), device_hints(SimpleNamespace()):
         raise RuntimeError("something else")
+    with pytest.raises(RuntimeError, match=r"^CUDA error: no kernel"), device_hints(None):
+        raise RuntimeError("CUDA error: no kernel image is available for execution")
