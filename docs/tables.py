@@ -122,8 +122,6 @@ METRIC_SETS = {  # of examples/metric_parts.py
     "digits": "digits",
     "digits-4-columns": "digits, 4 columns",
     "caltech101": "Caltech-101",
-    "caltech101-8-columns": "Caltech-101, 8 columns",
-    "fashion_mnist": "Fashion-MNIST",
 }
 COMPARED = ("input", "logistic", "knn", "label-spreading", "poisson", "ssdml")  # on photographs
 LOSS_SETS = {
