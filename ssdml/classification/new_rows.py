@@ -18,7 +18,7 @@ from ssdml.utils.typing import Array, Floats, Indices
 TREND = 0.5  # share of the linear trend in the prediction
 RIDGE = 1e-3  # of the trend, relative to the mean variance of a column
 FAINT = 1e-4  # least probability
-FAR = 0.05  # share of training rows farther from their neighbors where a row is half as near
+FAR = 0.02  # share of training rows farther from their neighbors where a row is half as near
 ROUNDING = 1e-3  # relative, of distances that count as equal
 
 
@@ -95,7 +95,7 @@ class ClassInterpolator(NamedTuple):
         return self._interpolate(trend, nearest, lengths), lengths[:, -1]
 
     def _roots(self, probabilities: Array, farthest: Array) -> Array:
-        probabilities *= nearness(farthest, self.scales, FAR)[:, None]
+        probabilities *= nearness(farthest, self.scales)[:, None]
         return np.sqrt(probabilities, out=probabilities)
 
     def _interpolate(self, logits: Array, nearest: Indices, lengths: Array) -> Array:
@@ -115,8 +115,10 @@ class ClassInterpolator(NamedTuple):
         return logits
 
 
-def nearness(farthest: Array, reference: Array, half: float) -> Array:
+def nearness(farthest: Array, reference: Array) -> Array:
     """How near rows are to their k-th neighbors, from 1 to 0, beside training rows.
+
+    It is a half where 2% of the training rows are as far or farther.
 
     Parameters
     ----------
@@ -124,17 +126,15 @@ def nearness(farthest: Array, reference: Array, half: float) -> Array:
         Distances to the k-th neighbors.
     reference : array of shape (n,)
         The same of the training rows.
-    half : float
-        Share of training rows that are as far or farther where it is about a half.
 
     Examples
     --------
-    >>> nearness(np.array([0.5, 80.0, 200.0]), np.arange(1, 101), 0.2).round(2)
-    array([1.  , 0.61, 0.  ], dtype=float32)
+    >>> nearness(np.array([0.5, 95.0, 200.0]), np.arange(1, 101)).round(2)
+    array([1.  , 0.76, 0.  ], dtype=float32)
     """
     places = np.searchsorted(np.sort(reference), (1 - ROUNDING) * farthest)
     beyond = 1 - places / len(reference)
-    return np.asarray((1 + half) * beyond / (half + beyond), dtype=np.float32)
+    return np.asarray((1 + FAR) * beyond / (FAR + beyond), dtype=np.float32)
 
 
 def _centered_logs(distributions: Array) -> Array:

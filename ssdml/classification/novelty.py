@@ -33,7 +33,6 @@ COLUMNS = 64  # solved for at once
 RIDGE = 1e-2
 LEAST, LEAST_NEW = -50.0, -20.0  # log-odds
 SHRINKAGE = 5.0  # labeled rows as which the mean of all classes counts
-FAR = 0.02  # share of training rows farther from their neighbors where a row is as likely novel
 STEPS = 100
 FEW_MIDDLE, FEW_SLOPE = -3.0, 1.0  # of log scores where no label can be held out
 
@@ -46,7 +45,7 @@ class Novelty(NamedTuple):
 
     def probabilities(self, log_odds: Array, farthest: Array) -> Array:
         """Probability of no known class, from log-odds and distances to the k-th neighbor, (q,)."""
-        known = (1 - expit(log_odds)) * nearness(farthest, self.farthest, FAR)
+        known = (1 - expit(log_odds)) * nearness(farthest, self.farthest)
         return np.asarray(1 - known, dtype=np.float32)
 
     def of_training_rows(self) -> Array:

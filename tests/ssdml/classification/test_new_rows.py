@@ -211,4 +211,4 @@ def test_rows_as_far_as_all_others_are_near():
     """Whatever the rounding of their distances."""
     equal = np.full(50, 3.0, np.float32)
     for change in (1 - 1e-6, 1.0, 1 + 1e-6):
-        np.testing.assert_array_equal(nearness(equal[:2] * np.float32(change), equal, FAR), 1)
+        np.testing.assert_array_equal(nearness(equal[:2] * np.float32(change), equal), 1)
