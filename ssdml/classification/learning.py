@@ -176,8 +176,8 @@ class Evidence:
 
     @property
     def alone(self) -> bool:
-        """Whether the labeled rows alone are used, without the graph."""
-        return self.reach == 0
+        """Whether the labeled rows alone are used: no label is held out to check class shares."""
+        return self.skew > 0 and not len(self.held_out.rows)
 
     @property
     def direct(self) -> DirectMembers:

@@ -220,6 +220,6 @@ class TestSwitches:
             return outputs(network, samples)
 
         monkeypatch.setattr(MetricNetwork, "outputs", spy)
-        monkeypatch.setattr("ssdml.deep.trainer.has_bfloat16", lambda device: has_it)
+        monkeypatch.setattr("ssdml.utils.torch_tools.has_bfloat16", lambda device: has_it)
         small_model(epochs=1, epochs_per_partition=1).fit(X, labels)
         assert seen == {False, has_it}  # False: the features of the graph
