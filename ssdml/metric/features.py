@@ -72,13 +72,13 @@ class ClassRepresentation(NamedTuple):
     """Class probabilities beside the input, as a representation of rows.
 
     Rows that are far from all training rows may be of none of the classes: their probabilities are
-    multiplied by :func:`ssdml.classification.new_rows.nearness` s.
+    multiplied by their :func:`ssdml.classification.new_rows.nearness` r.
     """
 
     classifier: ClassInterpolator
     n_jobs: int | None = None
 
     def __call__(self, X: Array) -> Array:
-        """Compute ``[sqrt(s(x) p(x)), x]`` for each row, (n, C + d), in the dtype of X."""
+        """Compute ``[sqrt(r(x) p(x)), x]`` for each row, (n, C + d), in the dtype of X."""
         roots = self.classifier.roots(X, n_jobs=self.n_jobs)
         return np.hstack([roots.astype(X.dtype), X])

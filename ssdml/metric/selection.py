@@ -26,7 +26,7 @@ BLOCK_ENTRIES = 2**21  # distances held at once: 16 MB
 def combined_components(
     metric: Floats, input_weight: float, n_classes: int, spreads: tuple[float, float, float]
 ) -> Floats:
-    """Map ``[sqrt(s p), x]`` to classes, learned metric and weighted input, side by side.
+    """Map ``[sqrt(r p), x]`` to classes, learned metric and weighted input, side by side.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def combined_components(
     n_classes : int
         Columns of p; 0 if there are no class probabilities.
     spreads : tuple of three floats
-        Root mean squared distances to the mean of sqrt(s p), of the rows under the metric, and of
+        Root mean squared distances to the mean of sqrt(r p), of the rows under the metric, and of
         the rows. Each part is scaled to the spread of the rows, so that weights compare.
 
     Returns

@@ -229,9 +229,13 @@ def device_hints(settings: Any) -> Iterator[None]:
         raise MemoryError(f"Out of main memory ({error}). Pass fewer samples{without}.") from error
     except RuntimeError as error:
         folder = getattr(settings, "checkpoint_dir", None)
-        if not is_out_of_memory(error):
-            if not LOST.search(str(error)):
-                raise
+        if is_out_of_memory(error):
+            elsewhere = " in another folder" * (folder is not None)
+            raise MemoryError(
+                f"Out of memory ({error}). Lower batch_size={settings.batch_size}{elsewhere}, "
+                "shrink the network or free memory."
+            ) from error
+        if LOST.search(str(error)):
             resumed = "fits with checkpoint_dir" if folder is None else f"the fit in {folder}"
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise RuntimeError(
@@ -239,11 +243,7 @@ def device_hints(settings: Any) -> Iterator[None]:
                 f"another one, where {resumed} can be resumed. If it fails there too, run it with "
                 "device='cpu' to see an error of the network."
             ) from error
-        elsewhere = " in another folder" * (folder is not None)
-        raise MemoryError(
-            f"Out of memory ({error}). Lower batch_size={settings.batch_size}{elsewhere}, shrink "
-            "the network or free memory."
-        ) from error
+        raise
 
 
 def _refuse_tf32() -> Callable[[], None]:

@@ -58,11 +58,15 @@ def relabeled(
     """Learn from other labels: learn everything again, or only the classes if few were added."""
     pooled = kept.pooled
     fell_back = np.isinf(model.input_weight_)
-    if pooled is None or pooled.classes.evidence.alone or fell_back or not same_classes:
-        return learn_again(kept, labels, model)
-    if not few_added(pooled.labels, labels):
-        return learn_again(kept, labels, model)
-    return update(kept, pooled, labels, model)
+    if (
+        pooled is not None
+        and same_classes
+        and not fell_back
+        and not pooled.classes.evidence.alone
+        and few_added(pooled.labels, labels)
+    ):
+        return update(kept, pooled, labels, model)
+    return learn_again(kept, labels, model)
 
 
 def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
