@@ -99,7 +99,7 @@ def options(
         bool, typer.Option("--traceback", help="Show the traceback of an error.")
     ] = False,
 ) -> None:
-    """Label a few samples; get a class and a confidence for each of the others, plus a metric.
+    """Label a few samples; get classes and confidences for the others, plus a learned distance.
 
     First steps: `ssdml demo` compares methods on a small data set, `ssdml label` labels your data,
     `ssdml study` finds out how many labels are enough.

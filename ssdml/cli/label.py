@@ -47,7 +47,7 @@ def label(
     labels: Labels = None,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="page.html", help="File for the page; default: beside the table."),
+        typer.Option(metavar="page.html", help="HTML report; default: next to the table."),
     ] = None,
     label: LabelColumn = None,
     text: TextColumn = None,

@@ -39,7 +39,7 @@ Data = Annotated[
 Labels = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[y.npy]", help="Labels, if DATA is a .npy file; default: y.npy beside."
+        metavar="[y.npy]", help="Labels, if DATA is a .npy file; default: y.npy next to it."
     ),
 ]
 Model = Annotated[Path, typer.Argument(metavar="MODEL/", help="Folder from `ssdml fit`.")]

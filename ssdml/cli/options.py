@@ -64,7 +64,7 @@ LabelColumn = Annotated[
         "--label",
         "--label-column",
         metavar="COLUMN",
-        help="Column of the labels; default: found by its name. Also: --label-column.",
+        help="Column of the labels; default: found by its name.",
     ),
 ]
 TextColumn = Annotated[
