@@ -129,7 +129,7 @@ class Standardized(nn.Module):
     ----------
     backbone : Module
     mean, scale : tensor
-        They broadcast to an sample.
+        They broadcast to a sample.
     """
 
     mean: torch.Tensor

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from ssdml import DeepSSDML
 from ssdml.datasets.splits import label_scarce_split
-from ssdml.deep import estimator as deep
+from ssdml.deep import alternation, estimator as deep
 from ssdml.deep.alternation import AlternationTrainer
 from ssdml.networks.backbones import named_backbone
 from ssdml.networks.metric_network import MetricNetwork, lay_channels_last
@@ -90,6 +90,72 @@ def test_step_takes_at_most_15_percent_longer_than_a_bare_one(benchmark, monkeyp
     ratio = milliseconds["ours"] / milliseconds["bare"]
     benchmark.extra_info |= milliseconds | {"ratio": ratio}
     assert ratio <= 1.15
+
+
+class ExclusiveTimes:
+    """CPU seconds of this thread in parts that call one another, each without its inner ones."""
+
+    def __init__(self):
+        self.restart()
+
+    def restart(self):
+        self.spent, self.running, self.since = defaultdict(float), ["draws"], time.thread_time()
+
+    def of(self, part, function):
+        """The function, timed as this part."""
+
+        def timed(*args, **options):
+            self.stop()
+            self.running.append(part)
+            try:
+                return function(*args, **options)
+            finally:
+                self.stop()
+                self.running.pop()
+
+        return timed
+
+    def stop(self):
+        now = time.thread_time()
+        self.spent[self.running[-1]] += now - self.since
+        self.since = now
+
+
+@pytest.mark.filterwarnings("ignore:the loss is hardly below chance")
+@pytest.mark.parametrize("mixed", [False, True], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(("name", "size"), [("mnist", 160), ("cifar", 160), ("wide-resnet", 16)])
+def test_network_takes_80_percent_of_a_step(benchmark, monkeypatch, name, size, mixed):
+    """CPU time of the parts of 40 steps, the second partition of a fit, on one thread."""
+    times = ExclusiveTimes()
+    for owner, function, part in (
+        (AlternationTrainer, "_view", "views"),
+        (AlternationTrainer, "_targets", "losses"),
+        (AlternationTrainer, "_loss", "losses"),
+        (alternation, "batch_angular_loss", "triplets"),
+        (MetricNetwork, "forward", "forward"),
+        (torch.Tensor, "backward", "backward"),
+        (torch.optim.AdamW, "step", "optimizer"),
+    ):
+        monkeypatch.setattr(owner, function, times.of(part, getattr(owner, function)))
+    train = AlternationTrainer._train
+
+    def restarted(*args):
+        times.restart()
+        losses = train(*args)
+        times.stop()
+        return losses
+
+    monkeypatch.setattr(AlternationTrainer, "_train", restarted)
+    images = enlarged_digits(max(100, 5 * size // 2), SHAPES[name], 2)
+    epochs = 40 * size // len(images.X)
+    recipe = {"epochs": 2 * epochs, "epochs_per_partition": epochs, "batch_size": size}
+    model = DeepSSDML(name, 32, mixed_precision=mixed, random_state=0, **recipe)
+    with one_thread():
+        benchmark.pedantic(model.fit, (images.X, images.labels), rounds=1)
+    whole = sum(times.spent.values())
+    percent = {part: 100 * spent / whole for part, spent in times.spent.items()}
+    benchmark.extra_info |= percent | {"milliseconds": 1000 * whole / 40}
+    assert percent["forward"] + percent["backward"] + percent["optimizer"] >= 80
 
 
 @pytest.mark.parametrize(("name", "shape"), [("mnist", (1, 28, 28)), ("cifar", (3, 32, 32))])

@@ -19,7 +19,7 @@ from ssdml.networks.backbones import named_backbone
 from tools.gpu.data import enlarged_digits
 from tools.gpu.rows import Row, synchronize
 
-SHAPES = {"mnist": (1, 28, 28), "wide-resnet": (3, 32, 32)}
+SHAPES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32), "wide-resnet": (3, 32, 32)}
 STEPS, TOY_STEPS = 60, 1
 WARM = 10  # steps that are not counted, at most
 
