@@ -23,7 +23,7 @@ from ssdml.metric.features import Whitening
 from ssdml.metric.fitted.kept import Kept, KeptFit, Pooled, extended, kept_pool
 from ssdml.metric.selection import fall_back, input_alone
 from ssdml.metric.state import Learned, State
-from ssdml.utils.labels import as_column
+from ssdml.utils.labels import as_labels
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED, check_finite
@@ -217,12 +217,12 @@ class RelabelingMixin(KeptFit):
         kept, who = self._kept_rows("extend"), f"{type(self).__name__}.extend"
         new = self._validate_rows(X, who, reset=False)
         check_finite(new, who, "X")
-        given = [None] * len(new) if y is None else y
+        given = as_labels([None] * len(new) if y is None else y, who)
         if len(given) != len(new):
             raise ValueError(f"{who}: y must have {len(new)} labels, as X; got {len(given)}.")
         rows = self.labeled_rows_
         assert rows is not None
-        joined = joined_labels(len(kept.X), rows, self.transduction_[rows], given, who)
+        joined = joined_labels(len(kept.X), rows, self.transduction_[rows], given)
         labels = self._read_labels(joined, len(kept.X) + len(new), "Label some rows.")
         kept = extended(kept, new.astype(kept.X.dtype, copy=False), self.n_jobs)
         self._kept, learned = learn_again(kept, labels, self)
@@ -265,15 +265,14 @@ class RelabelingMixin(KeptFit):
         return suspects(self.held_out_, self.classes_)
 
 
-def joined_labels(n_samples: int, labeled: Indices, classes: Array, y: Any, who: str) -> Array:
+def joined_labels(n_samples: int, labeled: Indices, classes: Array, new: Array) -> Array:
     """Labels of the earlier rows, None where there is none, and those of the new ones.
 
     Examples
     --------
-    >>> joined_labels(3, np.array([1]), np.array(["cat"]), ["dog", None], "who")
+    >>> joined_labels(3, np.array([1]), np.array(["cat"]), np.array(["dog", None]))
     array([None, 'cat', None, 'dog', None], dtype=object)
     """
-    new = as_column(y, who)
     labels = np.full(n_samples + len(new), None, dtype=object)
     labels[labeled] = classes
     labels[n_samples:] = new

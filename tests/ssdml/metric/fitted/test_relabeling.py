@@ -250,4 +250,13 @@ def test_bad_labels_and_rows_are_refused(digits):
         model.extend(np.full((1, 64), np.nan))
     with pytest.raises(ValueError, match="y must have 10 labels, as X; got 2"):
         model.extend(X[200:210], [1, 2])
+    with pytest.raises(ValueError, match=r"extend: y must have one dim.*\(10, 1\)\. Pass numpy"):
+        model.extend(X[200:210], y[200:210, None])
+    with pytest.raises(TypeError, match=r"extend: y must be a list or an array .*; got iterator"):
+        model.extend(X[200:210], iter(y[200:210]))
+    with (
+        pytest.warns(UserWarning, match=r"extend: y must be signed for -1 .* got 255 in uint8"),
+        pytest.raises(ValueError, match="as X"),
+    ):
+        model.extend(X[200:210], np.uint8([1, 255]))
     assert model.transduction_ is before
