@@ -14,8 +14,9 @@ from scipy.special import gammaln
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import names_labels
-from ssdml.utils.labels import NO_LABEL, encode_column, has_wrapped
+from ssdml.utils.labels import NO_LABEL, encode_column
 from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import has_wrapped
 
 # Labels that may say that there is none.
 MAY_BE_MARKS = {"missing", "blank", "empty", "tbd", "todo", "to do", "to be done", "pending"}
@@ -95,7 +96,7 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
         summary.doubts.append(
             f"the only class is {names[0]!r}, as -1 means no label; if -1 is a class, rename it"
         )
-    largest = str(labels.max()) if labels.dtype.kind == "u" and has_wrapped(labels) else None
+    largest = str(labels.max()) if has_wrapped(labels) else None
     if largest in names:
         summary.doubts.append(
             f"{largest!r} counts as a class, but is what -1 becomes in {labels.dtype}; if it means "

@@ -10,7 +10,7 @@ import torch
 
 from ssdml.graphs.triplets import Triplets
 from ssdml.utils.torch_tools import check_float_matrix, check_integers
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, warn_of_wrapped
 
 HALVES = (torch.float16, torch.bfloat16)
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
@@ -260,6 +260,8 @@ def _as_labels(
                 f"{who}: {name} must be {UNLABELED} (unlabeled) or at least 0; got {least}. "
                 "Number the classes from 0."
             )
+        if largest == torch.iinfo(value.dtype).max:
+            warn_of_wrapped(value.cpu().numpy(), who, name, stacklevel=7)
         if n_classes is not None and largest >= n_classes:
             raise ValueError(
                 f"{who}: {name} must lie below num_classes = {n_classes}; got {largest}. Number "

@@ -15,7 +15,14 @@ import numpy.typing as npt
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, as_array, check_labeled, check_labels, without_tensor
+from ssdml.utils.validation import (
+    UNLABELED,
+    as_array,
+    check_labeled,
+    warn_of_wrapped,
+    whole_labels,
+    without_tensor,
+)
 
 NO_LABEL: tuple[Any, ...] = (None, float("nan"), -1, "", "na", "n/a", "#n/a", "<na>", "null", "?")
 NO_LABEL += ("unlabeled", "unlabelled", "unknown")
@@ -103,18 +110,6 @@ def encode_column(
     known = ~is_unlabeled(distinct, unlabeled)
     codes = np.where(known, np.cumsum(known) - 1, UNLABELED)[places].astype(np.int64)
     return codes, distinct[known]
-
-
-def has_wrapped(values: Array) -> bool:
-    """Whether the largest of some labels of an unsigned type looks like -1.
-
-    Examples
-    --------
-    >>> has_wrapped(np.uint8([0, 255, 1])), has_wrapped(np.uint8([254, 255]))
-    (True, False)
-    """
-    distinct, largest = np.unique(values), np.iinfo(values.dtype).max
-    return bool(len(distinct) > 1 and distinct[-1] == largest and distinct[-2] < largest - 1)
 
 
 def is_unlabeled(
@@ -210,12 +205,7 @@ def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False)
             f"{who}: {name} must have one dimension, one label per row; got shape {column.shape}. "
             f"{f'Pass numpy.ravel({name}).' if is_column else of_indicators}"
         )
-    if column.dtype.kind == "u" and has_wrapped(column):
-        warnings.warn(
-            f"{who}: {name} must be signed for -1 to mark unlabeled rows; got {column.max()} in "
-            f"{column.dtype}, which -1 becomes there. Pass signed integers.",
-            stacklevel=4,
-        )
+    warn_of_wrapped(column, who, name, stacklevel=5)
     return column
 
 
@@ -422,7 +412,7 @@ def read_labels(
             f"{who}: y must hold integers or names of classes, {UNLABELED} for unlabeled rows; got "
             f"continuous values, {column[row]} in row {row}. Bin them into classes."
         )
-    labels = check_labels(column, n_samples, who)
+    labels = whole_labels(column, n_samples, who)
     if way_out is not None:
         check_labeled(labels, who, way_out)
     return labels, names

@@ -370,7 +370,40 @@ def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: i
     return n_samples - 1
 
 
+def has_wrapped(values: npt.NDArray[Any]) -> bool:
+    """Whether the largest of some labels of an unsigned type looks like -1.
+
+    Examples
+    --------
+    >>> has_wrapped(np.uint8([0, 255, 1])), has_wrapped(np.uint8([254, 255]))
+    (True, False)
+    >>> has_wrapped(np.array([0, -1]))
+    False
+    """
+    if values.dtype.kind != "u":
+        return False
+    distinct, largest = np.unique(values), np.iinfo(values.dtype).max
+    return bool(len(distinct) > 1 and distinct[-1] == largest and distinct[-2] < largest - 1)
+
+
+def warn_of_wrapped(values: npt.NDArray[Any], who: str, name: str, *, stacklevel: int) -> None:
+    """Warn if unsigned labels hold what -1 becomes in their type."""
+    if has_wrapped(values):
+        warnings.warn(
+            f"{who}: {name} must be signed for -1 to mark unlabeled rows; got {values.max()} in "
+            f"{values.dtype}, which -1 becomes there. Pass signed integers.",
+            stacklevel=stacklevel,
+        )
+
+
 def check_labels(y: Any, n_samples: int, who: str) -> Ints:
+    """Return int64 labels, one per row, ``UNLABELED`` where missing; warn if -1 has wrapped."""
+    labels = whole_labels(y, n_samples, who)
+    warn_of_wrapped(np.asarray(y), who, "y", stacklevel=4)
+    return labels
+
+
+def whole_labels(y: Any, n_samples: int, who: str) -> Ints:
     """Return int64 labels, one per row, ``UNLABELED`` where missing."""
     labels = y.filled(UNLABELED) if isinstance(y, np.ma.MaskedArray) else np.asarray(y)
     if labels.shape != (n_samples,):

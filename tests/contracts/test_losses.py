@@ -8,7 +8,7 @@ import itertools
 import pickle
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +183,16 @@ def test_arguments_are_not_modified(name):
     gradient(loss, given[0], given[1], weights=given[2])
     for part, kept in zip(given, before, strict=True):
         assert torch.equal(part, kept)
+
+
+@every_loss
+def test_minus_one_cast_to_an_unsigned_type_is_doubted(name):
+    z, labels, _ = batch()
+    with (
+        pytest.warns(UserWarning, match="labels must be signed for -1 .* got 255 in uint8"),
+        suppress(ValueError),  # of losses that know the number of classes
+    ):
+        make(name)(z, labels.to(torch.uint8))
 
 
 NEED_NEGATIVES = ("angular", "n-pair", "n-pair, unit", "orthogonality")

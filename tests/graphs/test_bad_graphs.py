@@ -188,6 +188,14 @@ def test_bad_labels_are_refused(door, y, error, message):
         with_labels[door](y)
 
 
+@pytest.mark.parametrize("door", with_labels)
+def test_minus_one_cast_to_an_unsigned_type_is_doubted(door):
+    message = f"^{door}: y must be signed for -1 .* got 255 in uint8"
+    with pytest.warns(UserWarning, match=message) as record:
+        with_labels[door](Y.astype(np.uint8))
+    assert record[0].filename == __file__
+
+
 with_decay = {
     "propagate_labels": lambda decay: propagate_labels(GRAPH, Y, decay=decay),
     "class_masses": lambda decay: class_masses(GRAPH, Y, decay=decay),
