@@ -16,7 +16,13 @@ from ssdml.datasets.pixels import has_channels_last
 from ssdml.utils.labels import as_labels, encode_column
 from ssdml.utils.torch_tools import to_device
 from ssdml.utils.typing import Indices
-from ssdml.utils.validation import as_array, check_tensor, without_container
+from ssdml.utils.validation import (
+    as_array,
+    check_table,
+    check_tensor,
+    is_table,
+    without_container,
+)
 
 COMPARED = 200  # samples of a Dataset that identify it
 FEWEST_FOR_SCALE = 10
@@ -156,7 +162,9 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
         dataset = without_container(dataset, who, "dataset")
     if isinstance(dataset, list) and dataset and _is_row(dataset[0]):
         dataset = as_array(dataset, who, "dataset")
-    if hasattr(dataset, "to_numpy"):  # a table of pandas or polars
+    if is_table(dataset):
+        dataset = check_table(dataset, who, "dataset")
+    if hasattr(dataset, "to_numpy"):  # an array of xarray
         dataset = dataset.to_numpy()
     if isinstance(dataset, np.ndarray | torch.Tensor):
         _check_numbers(dataset, dataset.ndim > 2, f"{who}: dataset")

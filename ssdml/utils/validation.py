@@ -56,7 +56,10 @@ def check_rows(X: Any, who: str, name: str = "X") -> Array:
 
 def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
     """Return a nonempty matrix of numbers in its own dtype; text of numbers becomes float64."""
-    table = np.asarray(check_cells(X, who, name))
+    cells = check_cells(X, who, name)
+    table = np.asarray(cells)
+    if table.dtype == object and hasattr(cells, "iloc"):  # columns of several types, or nullable
+        table = cells.to_numpy(np.float64, na_value=np.nan)
     if table.dtype.kind in "SUT":
         table = table.astype(np.float64)
     if table.ndim != 2:
@@ -80,7 +83,7 @@ def check_cells(X: Any, who: str, name: str = "X") -> Any:
     array([[1, 2]])
     """
     X = without_container(X, who, name)
-    if hasattr(X, "iloc") or type(X).__module__.partition(".")[0] in ("polars", "pyarrow"):
+    if is_table(X):
         return X
     table = as_array(X, who, name)
     kind = table.dtype.kind
@@ -102,6 +105,17 @@ def check_cells(X: Any, who: str, name: str = "X") -> Any:
         )
     _check_column(wrong, None, kind, who, name)
     return table
+
+
+def is_table(X: Any) -> bool:
+    """Whether these are columns of pandas, polars or pyarrow.
+
+    Examples
+    --------
+    >>> is_table([[1, 2]])
+    False
+    """
+    return hasattr(X, "iloc") or type(X).__module__.partition(".")[0] in ("polars", "pyarrow")
 
 
 def as_array(X: Any, who: str, name: str) -> npt.NDArray[Any]:

@@ -362,6 +362,13 @@ def test_reads_data_frames(rng):
     table = pandas.DataFrame(X, columns=list("abc"))
     rows = np.array([4, 1])
     assert torch.equal(as_samples(table, "test").batch(rows), as_samples(X, "test").batch(rows))
+    mixed, cells = table.convert_dtypes().assign(d=X[:, 0] > 0.5), np.c_[X, X[:, 0] > 0.5]
+    assert torch.equal(as_samples(mixed, "test").batch(rows), as_samples(cells, "test").batch(rows))
+    mixed.iloc[2, 1] = pandas.NA
+    with pytest.raises(ValueError, match=r"dataset must be finite; got nan in sample 2\. Drop"):
+        as_samples(mixed, "test")
+    with pytest.raises(ValueError, match="dataset must hold numbers; column 'e' holds text"):
+        as_samples(table.assign(e="red"), "test")
 
 
 @pytest.mark.parametrize(

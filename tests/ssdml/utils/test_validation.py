@@ -137,6 +137,14 @@ def test_columns_without_numbers_are_named(column, message):
     assert without_container(whole, "here") is whole
 
 
+def test_missing_cells_of_nullable_columns_are_named():
+    frame = pd.DataFrame({"a": [1.5, None, 2.5], "b": [True, False, None]}).convert_dtypes()
+    with pytest.raises(ValueError, match="X must be finite; got nan at row 1, column 0"):
+        check_rows(frame, "here")
+    full = frame.fillna({"a": 3.5, "b": True})
+    np.testing.assert_array_equal(check_rows(full, "here"), [[1.5, 1], [3.5, 0], [2.5, 1]])
+
+
 def test_a_single_column_without_numbers_is_named():
     for X, column in ((pd.Series(["[1]"]), "it"), (pd.DataFrame({"b": ["[1]"]}), "column 'b'")):
         with pytest.raises(ValueError, match=f"^here: X must hold numbers; {column} holds vectors"):
