@@ -29,7 +29,7 @@ from ssdml.networks.metric_network import MetricNetwork, new_network, restored_n
 from ssdml.networks.training import embed_samples
 from ssdml.utils.distributed import from_first_rank, init_process_group, rank
 from ssdml.utils.files import check_memory
-from ssdml.utils.labels import likeliest
+from ssdml.utils.labels import check_order, likeliest
 from ssdml.utils.persistence import Refusal, check_arrays, load_state, restoring, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.torch_tools import batch_norm_hints, device_hints, find_device, own_settings
@@ -150,6 +150,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         """
         self._validate_params()
         who = type(self).__name__
+        check_order(dataset, y, who, ("dataset", "y"))
         self._check_columns(dataset, reset=True)
         with (
             device_hints(self),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ssdml.evaluation.clustering import kmeans_clusters, normalized_mutual_information, pairwise_f1
 from ssdml.evaluation.retrieval import BLOCK_ENTRIES, checked_ks, retrieval_scores
-from ssdml.utils.labels import check_same_kind, encode_labels
+from ssdml.utils.labels import check_order, check_same_kind, encode_labels
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Ints
@@ -241,6 +241,7 @@ def _labeled_rows(
     Z: npt.ArrayLike, y: npt.ArrayLike, who: str, names: tuple[str, str] = ("Z", "y")
 ) -> tuple[Array, Ints, npt.NDArray[Any]]:
     """Return the labeled rows, their codes, and the classes that the codes name."""
+    check_order(Z, y, who, names)
     rows = check_rows(Z, who, names[0])
     codes, classes = encode_labels(y, who, names[1])
     if len(codes) != len(rows):

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from ssdml.datasets.pixels import has_channels_last
-from ssdml.utils.labels import as_labels, encode_column
+from ssdml.utils.labels import as_labels, check_order, encode_column
 from ssdml.utils.torch_tools import to_device
 from ssdml.utils.typing import Indices
 from ssdml.utils.validation import (
@@ -214,6 +214,7 @@ def validation_samples(
             f"labels)); got {type(validation).__name__}."
         )
     dataset, y = validation
+    check_order(dataset, y, "fit", ("validation[0]", "validation[1]"), stacklevel=5)
     samples, labels = as_samples(dataset, "validation", device), as_labels(y, "validation")
     if samples.shape != shape or labels.shape != (len(samples),):
         raise ValueError(

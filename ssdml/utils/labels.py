@@ -209,8 +209,10 @@ def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False)
     return column
 
 
-def check_order(X: Any, y: Any, who: str) -> None:
-    """Warn if y, of pandas, has the index of X in another order.
+def check_order(
+    X: Any, y: Any, who: str, names: tuple[str, str] = ("X", "y"), *, stacklevel: int = 4
+) -> None:
+    """Warn if y, of pandas, has the index of X in another order; ``names`` are theirs.
 
     Examples
     --------
@@ -221,10 +223,12 @@ def check_order(X: Any, y: Any, who: str) -> None:
     if not (hasattr(rows, "equals") and hasattr(labels, "equals")) or rows.equals(labels):
         return
     if len(rows) == len(labels) and rows.is_unique and set(rows) == set(labels):
+        given, own = names
         warnings.warn(
-            f"{who}: y must be in the order of X; got the index of X in another order, which is "
-            "not read. Pass y.loc[X.index]; if the rows belong together, y.to_numpy().",
-            stacklevel=4,
+            f"{who}: {own} must be in the order of {given}; got the index of {given} in another "
+            f"order, which is not read. Pass {own}.loc[{given}.index]; if the rows belong "
+            f"together, {own}.to_numpy().",
+            stacklevel=stacklevel,
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 
-from ssdml.utils.labels import check_same_kind, read_labels
+from ssdml.utils.labels import check_order, check_same_kind, read_labels
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -67,6 +67,7 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             If no label of y is a class of the fit.
         """
         who = f"{type(self).__name__}.score"
+        check_order(X, y, who, stacklevel=3)
         labels, names = read_labels(y, len(X), who, "Score rows with labels.")
         known = labels != UNLABELED
         weights = None if sample_weight is None else np.asarray(sample_weight)

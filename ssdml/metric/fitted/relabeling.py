@@ -23,7 +23,7 @@ from ssdml.metric.features import Whitening
 from ssdml.metric.fitted.kept import Kept, KeptFit, Pooled, extended, kept_pool
 from ssdml.metric.selection import fall_back, input_alone
 from ssdml.metric.state import Learned, State
-from ssdml.utils.labels import as_labels
+from ssdml.utils.labels import as_labels, check_order
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED, check_finite
@@ -215,6 +215,7 @@ class RelabelingMixin(KeptFit):
         1797
         """
         kept, who = self._kept_rows("extend"), f"{type(self).__name__}.extend"
+        check_order(X, y, who)
         new = self._validate_rows(X, who, reset=False)
         check_finite(new, who, "X")
         given = as_labels([None] * len(new) if y is None else y, who)

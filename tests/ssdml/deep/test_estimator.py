@@ -365,6 +365,14 @@ def test_columns_are_those_of_the_fit(table, digits, tmp_path):
     assert not hasattr(model.fit(table.to_numpy(), labels), "feature_names_in_")
 
 
+def test_labels_of_a_table_in_another_order_are_doubted(table, digits):
+    labels = pd.Series(digits[2])
+    for given in ({"y": labels[::-1]}, {"y": labels, "validation": (table, labels[::-1])}):
+        with pytest.warns(UserWarning, match=r"must be in the order of .*\.index\]") as record:
+            flat_model().fit(table, **given)
+        assert record[0].filename == __file__
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_fit_trains_where_gradients_are_off(table, digits, mode):
     expected = flat_model().fit(table, digits[2]).transform(table)

@@ -7,6 +7,7 @@ from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import accuracy_score
@@ -403,6 +404,17 @@ def test_tied_means_go_to_first_class():
 def test_bad_input_of_accuracy_is_named(labeled, names, rows, message):
     with pytest.raises(ValueError, match=message):
         few_label_accuracy(labeled, names, rows, [0])
+
+
+def test_labels_of_a_table_in_another_order_are_doubted(rng):
+    Z, y = map(pd.DataFrame, embedding(rng, 20))
+    shuffled = y[0].sort_values()
+    with pytest.warns(UserWarning, match="evaluate: y must be in the order of Z"):
+        evaluate(Z, shuffled)
+    with pytest.warns(UserWarning, match=r"must be in the order of .*gallery\[1\]\.to_numpy"):
+        evaluate(Z, y[0], gallery=(Z, shuffled))
+    with pytest.warns(UserWarning, match=r"y_labeled\.loc\[Z_labeled\.index\]"):
+        few_label_accuracy(Z, shuffled, Z, y[0])
 
 
 def triplets(rng, n_rows, n):

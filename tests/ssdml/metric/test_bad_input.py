@@ -342,7 +342,12 @@ def test_labels_of_a_table_in_another_order_are_doubted(X, y):
     rows.columns = rows.columns.astype(str)
     with pytest.warns(UserWarning, match="SSDML: y must be in the order of X"):
         SSDML(random_state=0).fit(rows, labels.sort_values())
-    SSDML(random_state=0).fit(rows[::-1], labels[::-1])
+    model = SSDML(random_state=0).fit(rows[::-1], labels[::-1])
+    for call in (model.score, model.extend):
+        message = rf"SSDML\.{call.__name__}: y must be in the order of X"
+        with pytest.warns(UserWarning, match=message) as record:
+            call(rows, labels.sort_values())
+        assert record[0].filename == __file__
 
 
 def test_scoring_labels_of_another_kind_raises(X, y):
