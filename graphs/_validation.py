@@ -15,9 +15,13 @@ from scipy import sparse
 
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import working_dtype
+from ssdml.utils.validation import without_tensor, working_dtype
 
 ASYMMETRY = 1e-6  # relative to the largest weight: more than float32 rounding leaves
+WEIGHTS_OF = {  # a graph of another kind, by a method: what to pass
+    "to_csr": "ssdml.graphs.adjacency({})",
+    "adjacency": "networkx.to_scipy_sparse_array({})",
+}
 
 
 def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
@@ -132,13 +136,23 @@ def check_weights(matrix: Any, who: str, name: str) -> sparse.csr_array:
 
 def check_matrix(matrix: Any, who: str, name: str) -> None:
     """Raise unless a matrix, sparse or not, is real, square, not empty and sound."""
-    array = matrix if sparse.issparse(matrix) else np.asarray(matrix)
+    if (call := weights_of(matrix, name)) is not None:
+        raise TypeError(
+            f"{who}: {name} must be an array of weights; got {type(matrix).__name__}. Pass {call}."
+        )
+    array = matrix if sparse.issparse(matrix) else np.asarray(without_tensor(matrix, who, name))
     check_real(array, who, name)
     if array.ndim != 2 or array.shape[0] != array.shape[1]:
         raise ValueError(f"{who}: {name} must be square; got shape {array.shape}.")
     if 0 in array.shape:
         raise ValueError(f"{who}: {name} must not be empty; got shape {array.shape}.")
     check_sound(array, who, name)
+
+
+def weights_of(graph: Any, name: str) -> str | None:
+    """Name the call that turns a graph of another kind into weights; None for arrays."""
+    calls = (call.format(name) for key, call in WEIGHTS_OF.items() if hasattr(graph, key))
+    return next(calls, None)
 
 
 def check_real(array: Any, who: str, name: str) -> None:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from ssdml.graphs._validation import check_invertible, check_not_negative, check_weights
+from ssdml.graphs._validation import (
+    check_invertible,
+    check_not_negative,
+    check_weights,
+    weights_of,
+)
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import check_rows, choose
 
@@ -74,7 +79,7 @@ def symmetric_weights(graph: Any, who: str) -> sparse.csr_array:
         raise TypeError(
             f"{who}: graph must be a KNNGraph or a sparse array of weights; "
             f"got {type(graph).__name__}. Build a graph by knn_graph(X, n_neighbors), or pass "
-            "scipy.sparse.csr_array(weights)."
+            f"{weights_of(graph, 'graph') or 'scipy.sparse.csr_array(weights)'}."
         )
     weights = check_weights(graph, who, "graph")
     check_not_negative(weights, who, "graph")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,12 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
         raise ValueError(
             f"{WHO}: X must hold n_neighbors={k} other rows for each row; row {counts.argmin()} "
             f"has {counts.min()}. Compute it with more neighbors, or lower n_neighbors."
+        )
+    if sparse.issparse(X) and (distance == 1).all():
+        warnings.warn(
+            f"{WHO}: X must hold distances; got 1 for all neighbors, as kneighbors_graph marks "
+            "them. Pass mode='distance' to it.",
+            stacklevel=3,
         )
     order = np.lexsort((column, distance, row))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])

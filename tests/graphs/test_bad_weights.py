@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
+import networkx
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 
-from ssdml.graphs import class_masses, laplacian, pair_scatter, propagate_labels
+from ssdml.graphs import (
+    KNNGraph,
+    class_masses,
+    knn_graph,
+    laplacian,
+    pair_scatter,
+    propagate_labels,
+)
 from tests import reference
 
 N, DECAY = 8, 0.9
@@ -128,6 +137,25 @@ def test_bad_weights_are_named_by_edge(door, case):
     matrix, error, message = UNFIT[case]
     with pytest.raises(error, match=f"^{door.split()[0]}: {argument} must .*{message}"):
         call(matrix)
+
+
+@over_weighted
+@pytest.mark.parametrize(
+    ("graph", "call"),
+    [
+        (networkx.Graph([(0, 1)]), r"networkx\.to_scipy_sparse_array\(NAME\)"),
+        (torch.eye(N).to_sparse(), r"(csr_array|NAME\.to_dense\(\))"),
+        (knn_graph(POINTS, 2), r"ssdml\.graphs\.adjacency\(NAME\)"),
+    ],
+    ids=["networkx", "torch", "KNNGraph"],
+)
+def test_graphs_of_another_kind_have_a_way_out(door, graph, call):
+    argument, function = WEIGHTED[door]
+    if argument == "graph" and isinstance(graph, KNNGraph):
+        return  # read as it is
+    message = f"^{door.split()[0]}: {argument} must be .*{call.replace('NAME', argument)}"
+    with pytest.raises(TypeError, match=message):
+        function(graph)
 
 
 @pytest.mark.parametrize("door", ["propagate_labels", "class_masses"])

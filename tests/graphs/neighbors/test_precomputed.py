@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.neighbors import KNeighborsTransformer
+from sklearn.neighbors import KNeighborsTransformer, kneighbors_graph
 
 from ssdml.graphs import knn_graph
 
@@ -135,3 +135,11 @@ def test_edges_are_sorted_and_loops_ignored():
         assert graph.distances.dtype == np.float64
     whole = sparse.csr_array(np.array([[0, 2, 1], [2, 0, 3], [1, 3, 0]]))
     assert knn_graph(whole, 1, method="precomputed").distances.dtype == np.float64
+
+
+def test_neighbors_without_distances_are_doubted(points):
+    with pytest.warns(
+        UserWarning, match=r"X must hold distances; got 1 .* mode='distance'"
+    ) as told:
+        knn_graph(kneighbors_graph(points, 5), 5, method="precomputed")
+    assert told[0].filename == __file__
