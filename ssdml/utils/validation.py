@@ -171,8 +171,8 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
         return X.data
     if hasattr(X, "toarray"):
         raise TypeError(
-            f"{who}: {name} must be dense; got a sparse {type(X).__name__}. Pass X.toarray(), or "
-            "its leading components (TruncatedSVD); encoders take sparse_output=False."
+            f"{who}: {name} must be dense; got a sparse {type(X).__name__}. Pass {name}.toarray(), "
+            "or its leading components (TruncatedSVD); encoders take sparse_output=False."
         )
     _check_container(X, who, name)
     X = without_tensor(X, who, name)
