@@ -23,7 +23,7 @@ from ssdml.metric.state import Learned
 from ssdml.utils.labels import in_precision
 from ssdml.utils.persistence import restoring
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_rows
+from ssdml.utils.validation import UNLABELED, check_finite
 
 GRAPHS = ("form_", "nearer_", "held_out_")  # beginnings of the names of saved arrays
 
@@ -127,7 +127,9 @@ class KeptFit(LearnedMetric):
         model, arrays = load_metric(cls, folder)
         if X is None:
             return model
-        who, rows = f"{cls.__name__}.load", check_rows(X, f"{cls.__name__}.load", "X")
+        who = f"{cls.__name__}.load"
+        rows = model._validate_rows(X, who, reset=False)
+        check_finite(rows, who, "X")
         shape = (len(model.transduction_), model.n_features_in_)
         if rows.shape != shape:
             raise ValueError(f"{who}: X must have shape {shape}, as in the fit; got {rows.shape}.")
@@ -137,12 +139,16 @@ class KeptFit(LearnedMetric):
                 "graphs=True."
             )
         with restoring(folder, cls.__name__, {}):
-            model._kept = restored(arrays, rows)
+            model._kept = kept = restored(arrays, rows)
             model.held_out_ = restored_held_out(arrays)
-        if not are_rows_of(model._kept):
+        if model.classifier_ is None:
+            is_same = are_rows_of(kept)
+        else:
+            is_same = are_near(model._form(kept), model.classifier_.rows)
+        if not is_same:
             raise ValueError(
-                f"{who}: X must be the samples of the fit in their order; got rows at other "
-                "distances from each other. Pass the same X."
+                f"{who}: X must be the samples of the fit, rows and columns in their order; got "
+                "others. Pass the same X."
             )
         return model
 
@@ -217,6 +223,13 @@ def are_rows_of(kept: Kept) -> bool:
     found = np.linalg.norm(rows[some] - rows[graph.indices[some, -1]], axis=1)
     slack = 1e-3 * last + 1e-5 * np.linalg.norm(rows[some], axis=1)  # of float32
     return bool((np.abs(found - last) <= slack).mean() > 0.5)
+
+
+def are_near(form: Form, rows: Array) -> bool:
+    """Whether all rows of a form are those given, far nearer than their last neighbors."""
+    gaps = np.linalg.norm(form.rows - rows, axis=1)
+    slack = 1e-3 * form.graph.distances[:, -1] + 1e-5 * np.linalg.norm(rows, axis=1)  # of float32
+    return bool((gaps <= slack).all())
 
 
 def restored_held_out(arrays: Mapping[str, Array]) -> HeldOut | None:

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
@@ -188,9 +189,16 @@ def test_a_model_saved_with_graphs_can_be_relabeled(digits, tmp_path):
     with pytest.raises(ValueError, match=r"X must have shape \(900, 64\), as in the fit; got \(9"):
         SSDML.load(tmp_path, X[:9])
     assert SSDML.load(tmp_path, X.astype(np.float32)) is not None
-    for other in (X[::-1].copy(), 2 * X):
-        with pytest.raises(ValueError, match="X must be the samples of the fit in their order"):
+    swapped = np.vstack([X[1::-1], X[2:]])
+    for other in (X[::-1].copy(), 2 * X, X[:, ::-1], swapped):
+        with pytest.raises(
+            ValueError, match="X must be the samples of the fit, rows and columns in"
+        ):
             SSDML.load(tmp_path, other)
+    table = pd.DataFrame(X).add_prefix("pixel")
+    SSDML(random_state=0).fit(table, some(y, 2)).save(tmp_path, graphs=True)
+    with pytest.raises(ValueError, match="feature names should match"):
+        SSDML.load(tmp_path, table[table.columns[::-1]])
     model.save(tmp_path)
     with pytest.raises(ValueError, match="Omit X, or save with graphs=True"):
         SSDML.load(tmp_path, X)
