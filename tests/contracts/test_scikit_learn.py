@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_blobs
@@ -94,3 +95,24 @@ def test_scores_are_weighted(data):
     with pytest.raises(ValueError, match=r"sample_weight must have shape \(90,\), .*\(3,\)"):
         model.score(X, y, sample_weight=np.ones(3))
     assert model.score(X, wrong, sample_weight=weights) == pytest.approx(expected)
+    for given, error, message in (
+        (-weights, ValueError, r"at least 0; got -1\.0 in row 10\. Pass 0"),
+        (np.where(weights > 0, np.nan, 1), ValueError, "finite and at least 0; got nan in row 10"),
+        (1 - weights, ValueError, "above 0 for a labeled row; got 0 for all of them"),
+        (["heavy"] * 90, TypeError, "hold numbers; got list: could not convert"),
+    ):
+        with pytest.raises(error, match=f"SSDML.score: sample_weight must .*{message}"):
+            model.score(X, labels, sample_weight=given)
+
+
+@pytest.mark.parametrize(
+    ("convert", "error", "message"),
+    [
+        (sparse.csr_array, TypeError, r"X must be dense; got a sparse csr_array"),
+        (iter, TypeError, "X must be an array or a table of numbers; got iterator"),
+    ],
+)
+def test_score_checks_samples_as_predict_does(data, convert, error, message):
+    X, y = data
+    with pytest.raises(error, match=message):
+        clone(LINEAR[0]).fit(X, y).score(convert(X), y)

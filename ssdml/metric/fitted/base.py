@@ -7,12 +7,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 
 from ssdml.utils.labels import check_order, check_same_kind, read_labels
-from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.typing import Array, Floats, Ints
+from ssdml.utils.validation import UNLABELED, without_tensor
 
 N_JOBS: list[Any] = [  # as joblib takes it, without 0
     Interval(Integral, None, -1, closed="right"),
@@ -68,16 +69,12 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         """
         who = f"{type(self).__name__}.score"
         check_order(X, y, who, stacklevel=3)
-        labels, names = read_labels(y, len(X), who, "Score rows with labels.")
+        predicted = np.asarray(self.predict(X))
+        labels, names = read_labels(y, len(predicted), who, "Score rows with labels.")
         known = labels != UNLABELED
-        weights = None if sample_weight is None else np.asarray(sample_weight)
-        if weights is not None and weights.shape != known.shape:
-            raise ValueError(
-                f"{who}: sample_weight must have shape {known.shape}, one per row; got shape "
-                f"{weights.shape}."
-            )
+        weights = None if sample_weight is None else _check_weights(sample_weight, known, who)
         truth = labels[known] if names is None else names[labels[known]]
-        predicted = np.asarray(self.predict(X))[known]
+        predicted = predicted[known]
         check_same_kind(truth, predicted, who, ("y", "the labels of the fit"))
         if not np.isin(truth, self.classes_).any():
             warnings.warn(
@@ -87,7 +84,7 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 stacklevel=2,
             )
         right = predicted == truth
-        return float(np.average(right, weights=None if weights is None else weights[known]))
+        return float(np.average(right, weights=weights))
 
     def to_faiss(self, X: Any) -> Any:
         """Build an exact faiss index of samples by the learned metric.
@@ -120,3 +117,31 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         index = faiss.IndexFlatL2(embedding.shape[1])
         index.add(embedding)
         return index
+
+
+def _check_weights(sample_weight: Any, known: npt.NDArray[np.bool_], who: str) -> Floats:
+    """Return the weights of the labeled rows, which must be at least 0 and not all 0."""
+    try:
+        weights = np.asarray(without_tensor(sample_weight, who, "sample_weight"), np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{who}: sample_weight must hold numbers; got {type(sample_weight).__name__}: {error}. "
+            "Pass one number per row."
+        ) from error
+    if weights.shape != known.shape:
+        raise ValueError(
+            f"{who}: sample_weight must have shape {known.shape}, one per row; got shape "
+            f"{weights.shape}."
+        )
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"{who}: sample_weight must be finite and at least 0; got {weights[wrong][0]} in row "
+            f"{wrong.argmax()}. Pass 0 for rows that shall not count."
+        )
+    if not weights[known].any():
+        raise ValueError(
+            f"{who}: sample_weight must be above 0 for a labeled row; got 0 for all of them. Omit "
+            "it, or score other rows."
+        )
+    return weights[known]
