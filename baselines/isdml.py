@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ssdml.baselines.base import COUNT, POSITIVE, Problem, ScatterBaseline
 from ssdml.graphs.laplacian import pair_scatter
 from ssdml.graphs.neighbors.knn import KNNGraph, directed_csr
+from ssdml.metric.stiefel import check_docstrings
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.typing import Floats
 
@@ -143,6 +144,7 @@ def descend(H: Floats, *, max_iter: int, tol: float) -> Descent:
     array([[1.  , 0.  ],
            [0.  , 0.25]])
     """
+    check_docstrings()
     from pymanopt import Problem as OnManifold, function
     from pymanopt.manifolds import SymmetricPositiveDefinite
     from pymanopt.optimizers import SteepestDescent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -80,6 +81,7 @@ def minimize_on_stiefel(
     >>> round(result.value, 6)
     1.0
     """
+    check_docstrings()
     from pymanopt.manifolds import Stiefel
 
     class Frames(Stiefel):
@@ -119,6 +121,7 @@ def minimize_freely(
     >>> np.abs(found.point - goal).max() < 1e-6
     np.True_
     """
+    check_docstrings()
     from pymanopt.manifolds import Euclidean
 
     class Plane(Euclidean):
@@ -129,6 +132,14 @@ def minimize_freely(
     start = np.array(initial, dtype=np.float64)
     search = Plane(*start.shape), np.asarray
     return _minimize(objective, start, *search, max_iter, min_gradient_norm)
+
+
+def check_docstrings() -> None:
+    """Raise unless Python keeps docstrings: pymanopt extends its own as it is imported."""
+    if sys.flags.optimize > 1:
+        raise RuntimeError(
+            "fit: python must keep docstrings, for pymanopt; got -OO or PYTHONOPTIMIZE=2. Use -O."
+        )
 
 
 def _minimize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from itertools import pairwise
 
@@ -264,3 +266,16 @@ def test_free_search_leaves_the_manifold_for_a_lower_value(angular, start):
     assert np.abs(np.linalg.svd(free.point, compute_uv=False) - 1).max() > 0.2
     _, gradient = angular(free.point)
     assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("option", ["-O", "-OO"])
+def test_python_without_docstrings_is_named(option):
+    code = (
+        "import numpy as np; from ssdml.metric.stiefel import minimize_on_stiefel; "
+        "minimize_on_stiefel(lambda L: (L.sum(), np.ones_like(L)), np.eye(3, 1))"
+    )
+    run = subprocess.run(
+        [sys.executable, option, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == (option == "-OO"), run.stderr
+    assert ("RuntimeError: fit: python must keep docstrings" in run.stderr) == (option == "-OO")
