@@ -50,7 +50,7 @@ PAPER_STEPS = 10  # the same in Dutta et al. (2021)
 PAPER_PARTITIONS = 5  # Dutta et al. (2021): 50 epochs in all, 10 per partition
 SECOND_GRAPH_ROWS = 70_000  # rows up to which the second round searches neighbors again
 FARTHER = 0.3  # share of the rest of the way that labels reach farther on the second graph
-ONE_CLASS = "propagation finds a single class. Label at least one other."
+ONE_CLASS = "propagation finds a single class. Label at least one other; -1 means unlabeled."
 
 
 class Classes(NamedTuple):

@@ -261,7 +261,8 @@ def test_score_needs_labels(X, plain):
 def test_one_labeled_class_returns_the_input(X, y):
     model = SSDML()
     message = (
-        "returns the input instead: propagation finds a single class. Label at least one other"
+        "returns the input instead: propagation finds a single class. Label at least one other; -1 "
+        "means unlabeled"
     )
     with pytest.warns(UserWarning, match=message) as caught:
         model.fit(X, np.where(y == 1, 1, -1))
