@@ -41,6 +41,7 @@ IS_USE = "its name is that of folds, parts or weights"
 IS_NEW = "is_new_label"
 ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
+NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 WORDS = 3  # of a text, on average
 IS_ID = "its name is that of ids"
 NO_NUMBERS = [f"it holds {CONTENT[kind]}" for kind in ("text", "date", "other")]
@@ -88,15 +89,21 @@ class Roles:
     doubts: list[str] = field(default_factory=list)
 
 
-def is_added(name: str, names: Iterable[str]) -> bool:
-    """Whether a column among others is one that `ssdml label` added.
+def added_columns(names: Iterable[str]) -> dict[str, str]:
+    """Return the columns that `ssdml label` added, by their names in `ADDED`.
+
+    There are none without is_new_label. Of several, the last was added: it has a number if the
+    table had such a column before.
 
     Examples
     --------
-    >>> is_added("confidence", ["a", "confidence"]), is_added("map_x", ["a", *ADDED])
-    (False, True)
+    >>> added_columns(["a", "confidence"])
+    {}
+    >>> added_columns(["confidence", "label", "confidence.1", "Is_new_label"])
+    {'confidence': 'confidence.1', 'is_new_label': 'Is_new_label'}
     """
-    return name in ADDED and set(ADDED).issubset(names)
+    found = {NUMBERED.sub("", folded(name)): name for name in names}
+    return {name: found[name] for name in ADDED if name in found and IS_NEW in found}
 
 
 def choose_columns(cells: Cells, choice: Choice) -> Roles:
@@ -136,9 +143,9 @@ class Chooser:
         for role, name in self.named.items():
             setattr(roles, role, name)
         roles.left_out |= dict.fromkeys(self._matching(choice.ignore, "ignore"), "ignored")
-        added = [n for n in self.names if is_added(n, self.names)]
-        roles.left_out |= dict.fromkeys(added, "from an earlier `ssdml label`")
-        roles.is_new = IS_NEW if added else None
+        added = added_columns(self.names)
+        roles.left_out |= dict.fromkeys(added.values(), "from an earlier `ssdml label`")
+        roles.is_new = added.get(IS_NEW)
         if set(ANNOTATION).issubset(self.names):
             roles.left_out |= dict.fromkeys(ANNOTATION, "of Label Studio")
         roles.features = self._matching(choice.features, "features")

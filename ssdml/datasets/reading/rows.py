@@ -15,7 +15,7 @@ from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import SIZE, center_crop
 from ssdml.datasets.pixels import Pixels, opened_image, pixels, upright_size
 from ssdml.datasets.reading.cells import Cells, is_text
-from ssdml.datasets.reading.columns import IS_NEW, Choice, Roles, choose_columns, is_added
+from ssdml.datasets.reading.columns import IS_NEW, Choice, Roles, added_columns, choose_columns
 from ssdml.datasets.reading.image_folders import as_relative, find_images, images_of, stack_images
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import MISSING, SPLITS, TRUTH, Table, folded, unnested
@@ -52,7 +52,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
     table = replace(table, columns=unnested(table.columns))
     names = table.columns.column_names
     apart = (choice.label, choice.text, choice.id, *choice.ignore)
-    apart += tuple(name for name in names if is_added(name, names))
+    apart += tuple(added_columns(names).values())
     cells = Cells(table, [name for name in apart if name is not None], choice.model)
     roles = choose_columns(cells, choice)
     summary = Summary(f"{table.path}", left_out=roles.left_out, doubts=roles.doubts)
@@ -93,11 +93,11 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
 
 def read_labels(table: Table, name: str) -> tuple[Array, dict[str, str]]:
     """Return a column as labels, without predictions of `ssdml label`, and what to tell of it."""
-    names = table.columns.column_names
-    added = [n for n in names if is_added(n, names)]
-    cells = Cells(replace(table, columns=table.columns.select([name, *added])), [name, *added])
+    added = added_columns(table.columns.column_names)
+    used = [name, *added.values()]
+    cells = Cells(replace(table, columns=table.columns.select(used)), used)
     summary = Summary(f"{table.path}", {"labels": f"column {name!r}"})
-    roles = Roles(label=name, is_new=IS_NEW if added else None)
+    roles = Roles(label=name, is_new=added.get(IS_NEW))
     return _labels(cells, roles, summary), summary.facts
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ssdml.classification.learning import HeldOut
 from ssdml.classification.suspects import SuspectedLabels, error_probabilities, suspects
 from ssdml.datasets.base import RawItems
-from ssdml.datasets.reading.columns import ADDED, is_added
+from ssdml.datasets.reading.columns import ADDED, added_columns
 from ssdml.datasets.reading.table import distinct
 from ssdml.experiments.labeling.accuracy import (
     Accuracy,
@@ -176,8 +176,8 @@ def labeled_columns(raw: RawItems, found: LabeledRows) -> dict[str, Any]:
         )
     else:
         table = raw.table.columns
-        kept = [n for n in table.column_names if not is_added(n, table.column_names)]
-        columns |= {name: table[name] for name in kept}
+        added_before = added_columns(table.column_names).values()
+        columns |= {name: table[name] for name in table.column_names if name not in added_before}
     place = raw.label_column or next(
         name for name in distinct([*columns, "label"]) if name not in columns
     )

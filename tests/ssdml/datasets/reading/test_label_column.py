@@ -262,6 +262,23 @@ def test_predictions_of_an_earlier_run_are_no_labels_and_no_features(tmp_path, f
     assert "without 20 predictions of an earlier `ssdml label`" in str(data.summary)
 
 
+def test_predictions_are_known_by_their_mark_alone(tmp_path, frame):
+    added = {"confidence": frame["p"], "is_new_label": [True, False] * 20}
+    for number, written in enumerate((added, {name.upper(): added[name] for name in added})):
+        frame.assign(**written).to_csv(tmp_path / f"{number}.csv", index=False)
+        data = load_dataset(tmp_path / f"{number}.csv")
+        assert_features(data, frame, "p", "q")
+        np.testing.assert_array_equal(data.y, np.array([-1, 0, -1, -1] * 10))
+
+
+def test_an_own_confidence_stays_a_feature_after_labeling(tmp_path, frame):
+    own = frame.assign(confidence=frame["p"] ** 2)
+    added = {"confidence.1": frame["q"] ** 2, "is_new_label": False, "runner_up": "z"}
+    own.assign(**added).to_csv(tmp_path / "t.csv", index=False)
+    data = load_dataset(tmp_path / "t.csv")
+    assert_features(data, own, "p", "q", "confidence")
+
+
 @pytest.mark.parametrize(
     ("true", "false"), [("WAHR", "FALSCH"), ("VRAI", "FAUX"), ("yes", ""), ("TRUE", "NA")]
 )
