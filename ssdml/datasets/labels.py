@@ -32,6 +32,12 @@ MISSING_NUMBER = re.compile(r"-9{2,6}")
 FIRST_ROWS = 1000
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&]\s*")  # several labels
+MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez)"
+# As spreadsheets write "1-5" and "SEPT1", which they take for dates.
+DATE = re.compile(
+    rf"\d{{4}}-\d\d-\d\d( 00:00:00)?|\d\d?([./])\d\d?\2\d{{4}}|\d\d?[-.]{MONTH}|{MONTH}-\d\d",
+    re.IGNORECASE,
+)
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # as copies of web pages hold
 
 
@@ -143,12 +149,18 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
         for name in names
         if _as_mark(name) in MAY_BE_MARKS
         or MISSING_NUMBER.fullmatch(name)
-        or (name.isascii() and not any(map(str.isalnum, name)))
+        or not any(map(_is_telling, name))
     ]
     if marks:
         doubts.append(
             f"{', '.join(map(repr, marks))} counts as a class; if it means no label, pass "
             f"--no-label {marks[0]!r} (no_label={marks[0]!r})"
+        )
+    dates = [repr(name) for name in names if DATE.fullmatch(name)]
+    if 0 < len(dates) < len(names):
+        doubts.append(
+            f"among the classes are dates ({listed(dates)}), which spreadsheets make of names such "
+            "as 1-5 or SEPT1; if they were names, write them again as text"
         )
     texts = {mark.strip() for mark in without if isinstance(mark, str)}
     words = sorted(text for text in texts if any(map(str.isalpha, text)))
@@ -193,6 +205,11 @@ def _several(names: Sequence[str]) -> list[str]:
         for name, found in parts.items()
         if len(found) > 1 and all(part and (uses[part] > 1) for part in found)
     ]
+
+
+def _is_telling(sign: str) -> bool:
+    """Whether a sign may tell a class: a letter, digit or picture, not a dash or a blank."""
+    return sign.isalnum() or not (sign.isascii() or unicodedata.category(sign)[0] in "PZC")
 
 
 def _as_mark(name: str) -> str:

@@ -148,7 +148,19 @@ def test_marks_of_no_label_are_told(read, frame, mark):
 
 @pytest.mark.parametrize(
     "mark",
-    ["-", "-999", "(Leer)", "...", "n.a.", "TBD", "(blank)", "Not labeled", "_no_label", "#NAME?"],
+    [
+        "-",
+        "–",
+        "-999",
+        "(Leer)",
+        "...",
+        "n.a.",
+        "TBD",
+        "(blank)",
+        "Not labeled",
+        "_no_label",
+        "#NAME?",
+    ],
 )
 def test_classes_that_may_be_marks_are_told(read, frame, mark):
     data = read(frame.assign(label=frame["label"].replace("", mark)))
@@ -188,6 +200,14 @@ def test_several_labels_in_a_cell_are_doubted(read, frame, labels):
     [doubt] = data.summary.doubts
     assert "seem to be several labels of a row" in doubt
     assert not read(frame.assign(label=["pop", "pop/rock", "R&B", "a b"] * 10)).summary.doubts
+
+
+@pytest.mark.parametrize("date", ["5-Jan", "Mrz-01", "1/9/2024", "2024-09-01 00:00:00"])
+def test_dates_among_other_classes_are_doubted(read, frame, date):
+    data = read(frame.assign(label=[date, "6-10"] * 20))
+    [doubt] = data.summary.doubts
+    assert f"among the classes are dates ({date!r})" in doubt
+    assert not read(frame.assign(label=["1.2.10", "1.2.3"] * 20)).summary.doubts
 
 
 def test_minus_one_in_unsigned_integers_is_doubted(tmp_path, frame):
