@@ -48,6 +48,7 @@ UNSUPERVISED = "unsup"  # the folder of texts without labels in aclImdb
 SAMPLE = 2**12  # bytes of a text that tell whether it has more letters than numbers
 LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
 
+MASK = re.compile(r"(.+?)[-_. ]*(mask|seg|segmentation|gt|groundtruth)([-_ ]?\d+)?", re.IGNORECASE)
 ABSOLUTE = re.compile(r"/|[A-Za-z]:/")
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
 ZIP_ERRORS = (
@@ -423,8 +424,20 @@ def _doubts(
             f"all images are in the folder {labels[0]!r}, their only class; put those without a "
             "label beside it, or into a folder called unlabeled"
         )
+    if masks := _masks_among(whole):
+        yield (
+            f"{counted(len(masks), 'image')} such as {masks[0]} may be masks of others, but are "
+            "read as samples; if they are masks, move them out of the folder"
+        )
     if inner:
         yield f"images in folders within those of classes are of that class, as in {inner[0]!r}"
+
+
+def _masks_among(paths: Sequence[PurePosixPath]) -> list[str]:
+    """Return the images that have the name of another one, and "mask" or the like behind it."""
+    stems = {str(path.with_suffix("")): str(path) for path in paths}
+    found = {stem: MASK.fullmatch(stem) for stem in stems}
+    return [stems[stem] for stem, match in found.items() if match and match[1] in stems]
 
 
 def _listing_among(names: Sequence[str]) -> str | None:

@@ -80,6 +80,13 @@ def test_one_class_and_unused_tables_are_told(tmp_path):
     assert "all images are in the folder 'images', their only class" in str(told[1].message)
 
 
+def test_masks_among_images_are_doubted(tmp_path):
+    write_images(tmp_path, ["cat/1.png", "cat/1_mask.png", "dog/2 (1).jpg", "dog/2 (1)_Mask_1.png"])
+    write_images(tmp_path, ["dog/3.png", "dog/seg.png", "dog/mask 3.png"])  # of no image
+    [doubt] = read_image_folder(tmp_path).summary.doubts
+    assert doubt.startswith("2 images such as cat/1_mask.png may be masks of others")
+
+
 def test_class_folders_without_standard_split(tmp_path):
     write_images(tmp_path, ["dog/b.png", "cat/a.jpg"], mode="L")
     raw = read_image_folder(tmp_path)
