@@ -20,8 +20,12 @@ POINT = r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^[+-]?inf(inity)?$"
 COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)?(,\d*)?(e[+-]?\d+)?$"  # dots between thousands
 THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
 # Numbers with signs of percent, money, thousands, or of other programs.
-SIGNS = r"(\d{1,3}([ \x{a0}\x{2009}\x{202f}'_]\d{3})+|\d{1,3}(,\d{3})+|\d+)?([.,]\d+)?"
-SIGNS = rf"^[-+\x{{2212}}]?[$€£¥₹]?\s*[-+\x{{2212}}]?{SIGNS}\s*[%‰$€£¥₹]?$"
+SIGNS = r"\d{1,3}([ \x{a0}\x{2009}\x{202f}'_]\d{3})+|\d{1,3}(,\d{2,3})*,\d{3}|\d+"
+MONEY = r"([$€£¥₹]|R\$|US\$|Rs\.?|USD|EUR|GBP|CHF|JPY|CNY|INR)?"
+SIGNS = rf"^[-+\x{{2212}}]?{MONEY}\s*[-+\x{{2212}}]?({SIGNS})?([.,]\d+)?\s*([%‰]|{MONEY})$"
+# Two numbers, as in 1.5±0.1, 2x10^3, 640 x 480, 5'11" and 1.5(2).
+SIGNS += r"|^[-+]?([1-9]\d*|\d+[.,]\d+)\s*(±|\+/-|[x×*'°])\s*\d[-.,\d^x×'\"]*[NSEW]?$"
+SIGNS += r"|^[-+]?\d+[.,]\d+\(\d+\)$"
 # Quantities with a unit, times and durations.
 SIGNS += r"|^[-+<>~]?\s*(\d+[.,]\d+\s*|\d+\s+)[^\s\d]{1,6}$|^\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?$"
 SIGNS += r"|^[<>~]\s*\d+([.,]\d+)?$|^0[xX][0-9a-fA-F]{1,8}$|^[-+]?(\d+\.?\d*|\.\d+)[dD][-+]?\d+$"
@@ -29,6 +33,7 @@ SIGNS += r"|^[-+]?\d+/\d+$|^\([-+.\de]+j\)$|^\([.,\d]+\)$"  # fractions, complex
 SIGNS += r"|^[-+]?\p{Nd}+([.,\x{ff0e}\x{66b}]\p{Nd}+)?$"  # digits of other scripts
 OBJECT = r"""(?s)^\{\s*["'].*\}$"""  # of JSON or Python
 IGNORE = "Correct the file, or leave the column out: --ignore {0} (ignore=[{0}])."
+CODES = re.compile(r"(.*[_\-. ])?(zip|plz|ean|upc|isbn|(zip|post|postal|bar)[_\- ]?code)s?")
 CODE = r"^(0\d{3,}|\+\d{8,})$"  # of phones, too; but hours and months may be 07
 DOTS = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"
 ABSENT = re.compile("-?9{2,6}")  # written for a missing value
@@ -278,6 +283,8 @@ class Cells:
             return "numbers of ten or more digits that count from 1970, like times"
         if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
             return None
+        if CODES.fullmatch(folded(name)) and len(np.unique(values)) > 2:
+            return "codes by its name, such as postal codes"
         if n > 1 and _are_dates(values):
             return "numbers that are dates, such as 20240131"
         if 2 * (np.abs(values) >= LARGEST).sum() > n and self._are_keys(name):

@@ -28,6 +28,11 @@ from ssdml.utils.typing import Floats
 
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
+# Whose rows these are: a number of them is an id, which several rows may have.
+OWNER = re.compile(
+    r"(.*[_\-. ])?(subject|patient|participant|respondent|specimen|sample)"
+    r"([_\-. ]?(code[_\-. ])?(no|nr|num|number|code|#))?"
+)
 QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank)s?")
 # How rows are used: folds, parts and weights of a training.
 FOLDS = re.compile(
@@ -113,7 +118,8 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
       the only one with such a word in its name; else, with a doubt, the only column of short texts
       that occur again, or the last of several; else the only column of integers that occur again;
       else the only one of these with empty cells, which is asked for beside another one.
-    - Ids: a column with a name such as id or ..._id, without two equal cells; else the index that
+    - Ids: a column with a name such as id or ..._id, or patient or subject if it holds whole
+      numbers, without two equal cells; else the index that
       pandas wrote; else a column of short texts that are all distinct, but not numbers with signs.
     - Samples: the column of vectors; else images whose files a column names, or that a column
       holds; else the texts of a column with a name such as text, if it has several words
@@ -405,9 +411,7 @@ class Chooser:
             ]
             roles.id = next(iter(texts), None)
         for name in named:
-            if name != roles.id and (
-                name in keys or KEY.fullmatch(name) or KEY.fullmatch(folded(name))
-            ):
+            if name != roles.id and (name in keys or self._names_ids(name)):
                 roles.left_out[name] = "ids"
                 if name not in keys and self.kinds[name] == "number":
                     self.note_unused(name, IS_ID)
@@ -431,7 +435,14 @@ class Chooser:
         return len(np.unique(known)) if _are_whole(known) else np.inf
 
     def _is_key(self, name: str) -> bool:
-        return folded(name) in ID_NAMES or bool(KEY.fullmatch(name) or KEY.fullmatch(folded(name)))
+        return folded(name) in ID_NAMES or self._names_ids(name)
+
+    def _names_ids(self, name: str) -> bool:
+        """Whether a column has such a name that no other content is likely."""
+        if KEY.fullmatch(name) or KEY.fullmatch(folded(name)):
+            return True
+        is_owner = self.kinds[name] == "number" and OWNER.fullmatch(folded(name)) is not None
+        return is_owner and 2 < self._n_codes(name) < np.inf
 
     def note_unused(self, name: str, reason: str) -> None:
         """Note that a column, which may be a feature, is none."""

@@ -177,6 +177,23 @@ def test_names_that_contain_id_are_features(read, frame, name, rng):
     assert_features(read(frame), frame, "p", "q", name)
 
 
+@pytest.mark.parametrize("name", ["subject", "Patient No", "participant", "Sample code number"])
+def test_numbers_of_persons_and_samples_are_ids(read, frame, name, rng):
+    data = read(frame.assign(**{name: rng.integers(9, size=N)}))
+    assert_features(data, frame, "p", "q")
+    assert f"column '{name}' is not a feature, as its name is that of ids" in str(data.summary)
+    for values in (rng.normal(size=N), rng.permutation(N) % 2):
+        measured = frame.assign(**{name: values})
+        assert_features(read(measured), measured, "p", "q", name)
+
+
+@pytest.mark.parametrize("name", ["zip", "ZipCode", "postal_code", "plz", "EAN"])
+def test_codes_are_no_features(read, frame, name, rng):
+    data = read(frame.assign(**{name: rng.integers(10_000, 99_999, size=N)}))
+    assert_features(data, frame, "p", "q")
+    assert "as it holds codes by its name, such as postal codes" in str(data.summary)
+
+
 def test_repeated_ids_are_left_out_with_a_doubt(read, frame):
     data = read(frame.assign(store_id=np.arange(N) // 4))
     assert_features(data, frame, "p", "q")
@@ -288,10 +305,10 @@ def test_features_in_the_order_of_rows_are_told(read, frame, values):
 
 def test_named_levels_of_an_index_are_told(tmp_path, frame):
     levels = [range(8), range(5)]
-    frame.set_axis(pd.MultiIndex.from_product(levels, names=["patient", "visit"])).to_csv(
+    frame.set_axis(pd.MultiIndex.from_product(levels, names=["plate", "well"])).to_csv(
         tmp_path / "t.csv"
     )
-    with pytest.warns(ReadingWarning, match="2 features in the order .*: patient, visit;"):
+    with pytest.warns(ReadingWarning, match="2 features in the order .*: plate, well;"):
         load_dataset(tmp_path / "t.csv")
 
 
@@ -440,7 +457,10 @@ def test_folders_of_a_partitioned_table_are_columns(tmp_path, frame):
     assert found == dict(zip(given, codes.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("form", ["{}.5 cm", "{} kg", "<{}.5", "{:02d}:30:15", "{}.25k"])
+AMOUNTS = ["1,23,0{:02d}", "USD {}.50", "{}.50 EUR", "6{} x 480", "{}.5±0.1", "{}.5(2)", "5'1{}"]
+
+
+@pytest.mark.parametrize("form", ["{}.5 cm", "{} kg", "<{}.5", "{:02d}:30:15", "{}.25k", *AMOUNTS])
 def test_quantities_in_a_text_are_no_ids(tmp_path, frame, form):
     frame.assign(size=[form.format(k) for k in range(N)]).to_csv(tmp_path / "t.csv", index=False)
     summary = read_dataset(tmp_path / "t.csv", Choice()).summary
