@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from ssdml.datasets.reading.cells import is_text
 from ssdml.datasets.reading.tables import EXCEL_COLUMNS, EXCEL_ROWS
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Array
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ssdml.datasets.reading.table import Table
+
+
+EXCEL_CHARACTERS = 32_767  # of a cell
+EXCEL_INTEGER = 10**15  # longer ones lose digits
+NO_XML = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
 
 
 def write_rows(path: Path, columns: Mapping[str, Any], *, like: Table | None = None) -> None:
@@ -218,6 +224,7 @@ def _write_excel(table: pa.Table, file: BinaryIO) -> None:
 
     try:
         from openpyxl import Workbook
+        from openpyxl.cell import WriteOnlyCell
     except ImportError as error:
         raise ImportError("Writing .xlsx needs openpyxl: pip install 'ssdml[excel]'") from error
     if table.num_rows >= EXCEL_ROWS or table.num_columns > EXCEL_COLUMNS:
@@ -225,19 +232,45 @@ def _write_excel(table: pa.Table, file: BinaryIO) -> None:
             f"a sheet of Excel must have at most {EXCEL_ROWS:,} rows and {EXCEL_COLUMNS:,} "
             f"columns; got {table.num_rows:,} and {table.num_columns:,}. Write .csv or .parquet."
         )
-    zoned = [getattr(column.type, "tz", None) is not None for column in table.columns]
-    columns = [
-        column.cast(pa.string()) if is_zoned else column  # Excel has no time zones
-        for column, is_zoned in zip(table.columns, zoned, strict=True)
-    ]
-    table = pa.table(columns, names=table.column_names)
+    columns = map(_for_excel, table.column_names, table.columns)
+    table = pa.table(list(columns), names=table.column_names)
     book = Workbook(write_only=True)
     sheet = book.create_sheet()
-    sheet.append(table.column_names)
+
+    def cell(value: Any) -> Any:
+        if not isinstance(value, str) or value[:1] not in ("=", "#"):
+            return value
+        text = WriteOnlyCell(sheet, value)
+        text.data_type = "s"  # neither a formula nor an error
+        return text
+
+    sheet.append(list(map(cell, table.column_names)))
     for batch in table.to_batches():
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            sheet.append(row)
+            sheet.append(list(map(cell, row)))
     book.save(file)
+
+
+def _for_excel(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return times in a zone and long integers as texts; refuse texts that Excel cannot hold."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ends = pc.min_max(column).as_py() if pa.types.is_integer(column.type) else {}
+    is_long = any(abs(end or 0) >= EXCEL_INTEGER for end in ends.values())
+    if is_long or getattr(column.type, "tz", None) is not None:
+        return column.cast(pa.string())
+    if is_text(column):
+        for wrong, what in (
+            (pc.greater(pc.utf8_length(column), EXCEL_CHARACTERS), "more than 32,767 characters"),
+            (pc.match_substring_regex(column, NO_XML), "control characters"),
+        ):
+            if pc.any(wrong).as_py():
+                raise ValueError(
+                    f"a cell of Excel cannot hold {what}; got some in column {name!r}. Write .csv "
+                    "or .parquet."
+                )
+    return column
 
 
 WRITERS: dict[str, Callable[[Any, BinaryIO], None]] = {

@@ -6,6 +6,7 @@ import datetime
 import os
 from decimal import Decimal
 
+import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -63,3 +64,26 @@ def test_a_csv_keeps_the_form_of_excel(tmp_path):
     found = pd.read_csv(path, sep=";", decimal=",")
     assert found["größe"][0] == 0.5
     assert found["label"].tolist() == ["a;b", "c"]
+
+
+def test_excel_keeps_texts_and_long_integers(tmp_path):
+    path = tmp_path / "t.xlsx"
+    columns = {
+        "=name": ["=1+1", "=)", "#N/A"],
+        "key": [1234567890123456789, None, 1234567890123456788],
+        "n": [10**14, 2, 3],
+    }
+    write_rows(path, {name: pa.array(values) for name, values in columns.items()})
+    sheet = openpyxl.load_workbook(path).active
+    assert {cell.data_type for cell in sheet["A"]} == {"s"}
+    found = {title: values for title, *values in sheet.iter_cols(values_only=True)}
+    assert found == columns | {"key": ["1234567890123456789", None, "1234567890123456788"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "what"), [("a\x0bb", "control characters"), ("x" * 40_000, "more than 32,767 char")]
+)
+def test_texts_that_excel_cannot_hold_are_refused(tmp_path, text, what):
+    with pytest.raises(ValueError, match=f"cannot hold {what}.* in column 'note'. Write .csv"):
+        write_rows(tmp_path / "t.xlsx", {"id": [1, 2], "note": ["a", text]})
+    assert not (tmp_path / "t.xlsx").exists()
