@@ -203,6 +203,7 @@ def predict(
     import numpy as np
 
     from ssdml.cli.terminal import spinner
+    from ssdml.datasets.reading.summary import counted
     from ssdml.datasets.writing import check_suffix
 
     if out is not None:
@@ -219,7 +220,8 @@ def predict(
     samples.put_out(columns, out)
     said = samples.agreement(raw, labels, learned.classes_, no_label)
     where = "standard output" if out is None else str(out)
-    say(f"{len(labels)} labels, mean confidence {confidence.mean():.2f}{said}: {where}")
+    n_labels = counted(len(labels), "label")
+    say(f"{n_labels}, mean confidence {confidence.mean():.2f}{said}: {where}")
     if hasattr(learned, "backbone"):
         say(
             "Confidences of networks are not calibrated: compare them with each other, but do not "

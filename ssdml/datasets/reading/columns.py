@@ -20,6 +20,7 @@ from ssdml.datasets.reading.table import (
     ID_NAMES,
     LABEL_NAMES,
     LABEL_WORD,
+    NO_HEADER,
     SPLITS,
     TEXT_NAMES,
     folded,
@@ -200,9 +201,14 @@ class Chooser:
         if len(alike) == 1:
             return alike[0]
         if self.choice.model is not None and name in (*self.choice.features, self.choice.text):
+            way_out = "Add it, or rename a column."
+            if NO_HEADER in self.cells.table.notes:
+                if name == self.choice.text and len(self.names) == 1:
+                    return self.names[0]  # one text per line
+                way_out = "Write the names of the columns into a first line."
             self.ask(
                 f"must have the columns of the fit of {self.choice.model}; {name!r} is missing",
-                "Add it, or rename a column.",
+                way_out,
             )
         nearest = "".join(
             f"Did you mean {n!r}?" for n in difflib.get_close_matches(name, self.names, n=1)

@@ -164,7 +164,7 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
     if wrong is not None:
         raise ValueError(
             f"{path}, {place(wrong)}: must be an object of columns and values; got "
-            f"{str(rows[wrong])[:40]!r}."
+            f'{str(rows[wrong])[:40]!r}. Write one for each row, such as {{"text": ...}}.'
         )
     if not rows:
         raise ValueError(f"{path}: must contain rows; got none.")

@@ -270,6 +270,9 @@ def test_new_table_needs_the_features_of_the_fit(run, table, tmp_path):
         told.stderr
     )
     assert "Add it, or rename a column." in told.stderr
+    (tmp_path / "short.csv").write_text("1,2.5\n3,4.5\n")
+    told = run("predict", model, tmp_path / "short.csv")
+    assert "Write the names of the columns into a first line." in told.stderr
 
 
 def test_columns_are_chosen_by_options(run, table, tmp_path):
@@ -299,11 +302,10 @@ def test_texts_are_embedded_as_in_the_fit(run, tmp_path):
     assert fitted.exit_code == 0, fitted.output
     assert "words of the texts (TF-IDF)" in fitted.stderr
     new = tmp_path / "new.txt"
-    new.write_text("text\nthe rope, on deck: wind\negg in a pan with oil\n", encoding="utf-8")
-    assert pd.read_csv(io.StringIO(run("predict", model, new).stdout))["label"].tolist() == [
-        "boats",
-        "food",
-    ]
+    for first in ("text\n", ""):
+        new.write_text(f"{first}the rope, on deck: wind\negg in a pan with oil\n", encoding="utf-8")
+        predicted = pd.read_csv(io.StringIO(run("predict", model, new).stdout))
+        assert predicted["label"].tolist() == ["boats", "food"]
     np.save(tmp_path / "X.npy", np.eye(3))
     refused = run("predict", model, tmp_path / "X.npy")
     assert "X.npy must hold texts, as in the fit; got numbers or images" in refused.stderr
