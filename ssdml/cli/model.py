@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -141,8 +142,8 @@ def fit(
         f"{len(X) - n_labeled} unlabeled samples in {time.perf_counter() - start:.1f} s: {out}"
     )
     next_steps(
-        f"ssdml predict {out} new.csv --out labels.csv labels new samples",
-        f"ssdml transform {out} new.csv --out Z.npy embeds them",
+        f"ssdml predict {quote(str(out))} new.csv --out labels.csv labels new samples",
+        f"ssdml transform {quote(str(out))} new.csv --out Z.npy embeds them",
     )
 
 
@@ -176,7 +177,10 @@ def transform(
     write_embedding(out, Z, raw.ids)
     say(f"{len(Z)} rows of {Z.shape[1]} numbers: {out}")
     if out.suffix == ".npy":
-        next_steps(f"ssdml evaluate {out} y.npy scores them, if you know the true labels in y.npy")
+        next_steps(
+            f"ssdml evaluate {quote(str(out))} y.npy scores them, if you know the true labels in "
+            "y.npy"
+        )
 
 
 def predict(

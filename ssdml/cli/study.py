@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -187,7 +188,7 @@ def status(folder: ResultsDir) -> None:
     if found.pending or found.failed:
         next_steps("repeat the command with --resume to run pending jobs and retry failed ones")
     else:
-        next_steps(f"ssdml report {folder} writes the report")
+        next_steps(f"ssdml report {quote(str(folder))} writes the report")
 
 
 def report(folder: ResultsDir) -> None:
@@ -198,7 +199,7 @@ def report(folder: ResultsDir) -> None:
     with spinner("drawing"):
         written = write_report(folder)
     say(f"The report: {written}")
-    next_steps("open it in a browser", f"ssdml table {folder} prints the tables for a paper")
+    next_steps("open it in a browser", _to_tables(folder))
 
 
 def table(
@@ -207,8 +208,12 @@ def table(
         str, typer.Option("--format", metavar="latex|csv|markdown", help="Of the tables.")
     ] = "markdown",
     scores: Annotated[
-        str, typer.Option(help="Scores, separated by commas, like NMI,R@1,MAP@R; or rank.")
-    ] = "rank,NMI,R@1,accuracy",
+        str | None,
+        typer.Option(
+            help="Scores, separated by commas, like NMI,R@1,MAP@R, or rank; default: rank, NMI, "
+            "R@1 and accuracy, where methods have them."
+        ),
+    ] = None,
     figures: Annotated[
         str | None,
         typer.Option(metavar="pdf|svg", help="Write the figures into DIR/figures, too."),
@@ -226,7 +231,8 @@ def table(
         choose(FIGURE_FORMATS, figures, "--figures")
     rows = latest(read_folder(folder))
     citation = cite_splits(folder)
-    typer.echo(export_tables(rows, form, options.names(scores), note=citation), nl=False)
+    wanted = None if scores is None else options.names(scores)
+    typer.echo(export_tables(rows, form, wanted, note=citation), nl=False)
     for line in summarize_left_out(rows):
         say(line)
     say(f"To cite the splits in {folder / 'splits'}: {citation}")
@@ -234,6 +240,10 @@ def table(
         say(f"Figure: {path}")
     if not figures:
         next_steps("--figures pdf writes the figures, too")
+
+
+def _to_tables(folder: Path) -> str:
+    return f"ssdml table {quote(str(folder))} prints the tables for a paper"
 
 
 def _few_tests(rows: Sequence[Row]) -> list[str]:
@@ -291,7 +301,7 @@ def _run(
             say(line)
     say(f"The report: {report}")
     has_failed = any(row["status"] == FAILED for row in rows)
-    steps = [f"open {report} in a browser", f"ssdml table {out} prints the tables for a paper"]
+    steps = [f"open {report} in a browser", _to_tables(out)]
     if has_failed:
         steps = ["repeat the command with --resume to retry the failed runs"]
     elif settings["seeds"].stop < ENOUGH_SEEDS:

@@ -11,7 +11,13 @@ import numpy as np
 
 from ssdml.datasets.budgets import Budget
 from ssdml.experiments.analysis.statistics import MIN_SEEDS, Estimate
-from ssdml.experiments.analysis.tables import LEVEL, ScoreTable, score_table, worse_than_best
+from ssdml.experiments.analysis.tables import (
+    HEADLINE,
+    LEVEL,
+    ScoreTable,
+    score_table,
+    worse_than_best,
+)
 from ssdml.experiments.runs.results import Row, budget_of
 
 RANK = "rank"
@@ -50,7 +56,9 @@ class PaperTable(NamedTuple):
     caption: str
 
 
-def export_tables(rows: Sequence[Row], form: str, scores: Sequence[str], *, note: str = "") -> str:
+def export_tables(
+    rows: Sequence[Row], form: str, scores: Sequence[str] | None = None, *, note: str = ""
+) -> str:
     """Write one table per data set, the budgets side by side; CSV has one line per number.
 
     Means are over the seeds, with half the width of the 95% t-interval. The best mean, and any that
@@ -64,9 +72,9 @@ def export_tables(rows: Sequence[Row], form: str, scores: Sequence[str], *, note
         Runs of a folder.
     form : {"latex", "csv", "markdown"}
         LaTeX needs the package booktabs.
-    scores : sequence of str
+    scores : sequence of str, optional
         Names of scores, or "rank" for the mean rank by the main score; one that no run has raises
-        ValueError.
+        ValueError. By default, the rank and the main scores that runs have.
     note : str
         Appended to LaTeX and Markdown, as a comment in LaTeX.
 
@@ -83,6 +91,8 @@ def export_tables(rows: Sequence[Row], form: str, scores: Sequence[str], *, note
     """
     known = list(dict.fromkeys(name for row in rows for name in row["scores"]))
     known += [RANK] * bool(known)
+    if scores is None:
+        scores = [name for name in (RANK, *HEADLINE) if name in known]
     unknown = [name for name in scores if name not in known]
     if unknown or not scores:
         raise ValueError(

@@ -158,13 +158,14 @@ def test_wrong_value_of_a_study_is_named(run, data, tmp_path, option, value, mes
 
 
 def test_report_needs_the_folder_only(run, data, tmp_path):
-    out = tmp_path / "out"
+    out = tmp_path / "my out"
     run("compare", "--dataset", data, "--methods", "input,pca", "--seeds", 1, "--out", out)
     first = (out / "report.html").read_text()
     (out / "report.html").unlink()
     result = run("report", out)
     assert result.exit_code == 0, result.output
     assert (out / "report.html").read_text() == first
+    assert f"ssdml table '{out}' prints" in result.stderr
 
 
 def test_report_needs_results(run, tmp_path):

@@ -95,6 +95,12 @@ def test_latex_has_a_column_per_budget(rows):
     assert next(line for line in lines if "rule" in line) == r"\toprule"
 
 
+def test_default_scores_are_those_that_runs_have(make_row):
+    only = [make_row(seed=seed) | {"scores": {"accuracy": 80.0}} for seed in range(2)]
+    scores = [line.split(",")[3] for line in export_tables(only, "csv").splitlines()[1:]]
+    assert scores == ["rank", "accuracy"]
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_unknown_scores_are_named(rows, form):
     with pytest.raises(ValueError, match=r"scores must be among .*NMI.*; got 'R@3'. Name others"):
