@@ -30,6 +30,7 @@ MAY_BE_MARKS |= {"desconocido", "en blanco", "sin datos", "s/d", "sconosciuto", 
 MAY_BE_MARKS |= {"desconhecido", "okänd", "nieznane", "неизвестно", "未知", "不明", "미상"}
 MISSING_NUMBER = re.compile(r"-9{2,6}")
 FIRST_ROWS = 1000
+WHOLE = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]?\d+)?", re.IGNORECASE)  # or a fraction
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&]\s*")  # several labels
 MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez)"
@@ -59,6 +60,8 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
     """
     where = "labels" if raw.summary is None else f"{raw.summary.title}, labels"
     codes, classes = encode_column(raw.labels, where, (*NO_LABEL, *no_label))
+    if classes.dtype.kind == "U":
+        classes = _as_whole(classes)
     if classes.dtype.kind == "U" and all(re.fullmatch(r"-?\d+", c) for c in classes.tolist()):
         order = np.argsort([int(c) for c in classes.tolist()], kind="stable")
         ranks = np.append(np.argsort(order), -1)  # the last for no label
@@ -67,6 +70,21 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
         raw.summary.doubts += _doubts_of_copies(raw, codes)
         _summarize(raw.summary, raw.labels, codes, [class_name(c) for c in classes])
     return codes, classes
+
+
+def _as_whole(classes: Array) -> Array:
+    """Return "1.0", as pandas writes codes beside empty cells, as "1", if all classes are whole.
+
+    Examples
+    --------
+    >>> _as_whole(np.array(["1.0", "2.0"])), _as_whole(np.array(["1.0", "1.5"]))
+    (array(['1', '2'], dtype='<U1'), array(['1.0', '1.5'], dtype='<U3'))
+    """
+    names = classes.tolist()
+    if not all(WHOLE.fullmatch(name) and float(name).is_integer() for name in names):
+        return classes
+    whole = [str(int(float(name))) for name in names if abs(float(name)) < 2**53]
+    return np.array(whole) if len(set(whole)) == len(names) > 0 else classes
 
 
 def class_name(label: Any) -> str:

@@ -127,7 +127,15 @@ def test_labels_are_never_merged(read, frame, labels):
 def test_labels_of_every_type_are_read(read, frame, labels):
     names = tuple(str(int(x) if isinstance(x, float) else x) for x in sorted(labels))
     data = read(frame.assign(label=labels * 20))
-    assert tuple(n.removesuffix(".0") for n in data.class_names) == names
+    assert data.class_names == names
+
+
+def test_whole_numbers_beside_empty_cells_stay_whole(read, frame):
+    codes = np.array([10, 9, np.nan, 9])[np.arange(N) % 4]
+    data = read(frame.assign(label=codes))
+    assert data.class_names == ("9", "10")
+    np.testing.assert_array_equal(data.y, [1, 0, -1, 0] * 10)
+    assert read(frame.assign(label=codes + 0.5)).class_names[-1] in ("9.5", "10.5")
 
 
 def test_categories_and_missing_labels_are_kept(read, frame):
