@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,7 +58,7 @@ ORANGE_TYPES = {"continuous", "numeric", "discrete", "categorical", "string", "t
 ORANGE_FLAGS = {"", "class", "meta", "ignore", "weight"}
 ORANGE_MARK = re.compile(r"(?P<flags>[cmiw]?[CDSTN]|[cmiw])#(?P<name>.+)")
 QUALTRICS = re.compile(r"""\{\s*["']ImportId["'].*\}""", re.DOTALL)  # below names and questions
-RULE = re.compile(r":?-{2,}:?")  # below a header
+RULE = re.compile(r":?-{2,}:?|:-:?|-:")  # below a header
 MOST_ABOVE = 20  # rows of titles and remarks above a header
 MAX_CELLS = 10**6  # of the rows that decide whether there is a header
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?|[+-]?inf|nan", re.IGNORECASE)
@@ -191,7 +191,8 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
 
     A second row belongs to it if it has no number, but text above the numbers of several columns:
     the lower level of names, or units. A name of the upper level that spans several columns is
-    repeated. Exports of Orange and Qualtrics have their own rows below the names.
+    repeated. Exports of Orange and Qualtrics have their own rows below the names, and so do tables
+    of pandas with several levels of columns.
 
     Examples
     --------
@@ -200,7 +201,8 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
     >>> find_header([["a", "", "label"], ["mm", "kg", ""], ["1", "2", "x"], ["3", "4", "y"]]).names
     ['a mm', 'a kg', 'label']
     """
-    if found := _header_of_orange(rows) or _header_of_qualtrics(rows):
+    found = _header_of_orange(rows) or _header_of_qualtrics(rows) or _header_of_pandas(rows)
+    if found:
         return found
     n_above = _n_above(rows)
     if n_above and not has_header(rows[n_above:]):
@@ -213,11 +215,17 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
     if not two:
         return Header(n_above, 1, names)
     lower = ["" if cell is None else str(cell).strip() for cell in rows[1]]
-    for j in range(1, len(names)):
-        if not names[j] and lower[j]:
-            names[j] = names[j - 1]
-    parts = (dict.fromkeys(filter(None, pair)) for pair in zip(names, lower, strict=True))
-    return Header(n_above, 2, [" ".join(pair) for pair in parts])
+    return Header(n_above, 2, _joined([names, lower]))
+
+
+def _joined(levels: list[list[str]]) -> list[str]:
+    """Join the names of each column in all levels; one that spans several columns is repeated."""
+    levels = [list(level) for level in levels]
+    for upper, lower in reversed(list(pairwise(levels))):
+        for j in range(1, len(upper)):
+            if not upper[j] and lower[j]:
+                upper[j] = upper[j - 1]
+    return [" ".join(dict.fromkeys(filter(None, column))) for column in zip(*levels, strict=True)]
 
 
 def _header_of_orange(rows: Sequence[Sequence[Any]]) -> Header | None:
@@ -245,6 +253,17 @@ def _header_of_qualtrics(rows: Sequence[Sequence[Any]]) -> Header | None:
     if len(rows) < 3 or not all(QUALTRICS.fullmatch(cell) for cell in rows[2]):
         return None
     return Header(0, 1, list(rows[0]), 2)
+
+
+def _header_of_pandas(rows: Sequence[Sequence[Any]]) -> Header | None:
+    """Find the header of grouped rows: levels of names, and names of the index below; else None."""
+    first = [["" if cell is None else str(cell).strip() for cell in row] for row in rows[:5]]
+    for n_levels, row in list(enumerate(first))[2:-1]:
+        index, names = list(takewhile(bool, row)), _joined(first[:n_levels])
+        n = len(index)
+        if index and not any(row[n:]) and not any(names[:n]) and names[n:] and all(names[n:]):
+            return Header(0, n_levels + 1, [*index, *names[n:]])
+    return None
 
 
 def _n_above(rows: Sequence[Sequence[Any]]) -> int:

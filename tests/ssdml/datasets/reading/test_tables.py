@@ -285,6 +285,23 @@ def test_two_rows_of_names_are_joined(tmp_path, name, write):
     assert "names of columns joined from 2 rows" in table.notes
 
 
+@pytest.mark.parametrize("keys", [["name"], ["name", "week"]])
+@pytest.mark.parametrize("statistics", [["mean"], ["mean", "std"]])
+@pytest.mark.parametrize("suffix", [".csv", ".xlsx"])
+def test_names_of_the_index_below_levels_are_understood(tmp_path, suffix, statistics, keys):
+    frame = pd.DataFrame({"name": [*"aabbcc"], "week": [0, 0, 1, 1, 2, 2], "x": [1.5, 2] * 3})
+    grouped = frame.groupby(keys)[["x"]].agg(statistics)
+    path = tmp_path / f"t{suffix}"
+    grouped.to_csv(path) if suffix == ".csv" else grouped.to_excel(path)
+    table = read_table(path)
+    assert table.columns.column_names == [*keys, *(f"x {name}" for name in statistics)]
+    assert table.columns["name"].to_pylist() == [*"abc"]
+    assert [float(cell) for cell in table.columns["x mean"].to_pylist()] == [1.75] * 3
+    path = tmp_path / "t.csv"
+    path.write_text("name,x,label\nb,2,u\na,,\nc,1.5,v\n")
+    assert len(read_table(path)) == 3
+
+
 def test_questions_and_ids_of_qualtrics_are_left_out(tmp_path):
     ids = [f'{{"ImportId":"QID{n}"}}' for n in range(3)]
     rows = [["Q1", "Q2", "label"], ["How old, in years?", "How tall?", "Which?"], ids]
