@@ -120,13 +120,13 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
       that occur again, or the last of several; else the only column of integers that occur again;
       else the only one of these with empty cells, which is asked for beside another one.
     - Ids: a column with a name such as id or ..._id, or patient or subject if it holds whole
-      numbers, without two equal cells; else the index that
-      pandas wrote; else a column of short texts that are all distinct, but not numbers with signs.
-    - Samples: the column of vectors; else images whose files a column names, or that a column
-      holds; else the texts of a column with a name such as text, if it has several words
-      in each row and at most three columns of numbers are beside it; else the columns of numbers
-      that do not number the rows, nor have a name of folds, parts or weights; else the texts of
-      such a column, or of the only column of several words.
+      numbers, without two equal cells; else the index that pandas wrote; else a column of short
+      texts that are all distinct, but not numbers with signs.
+    - Samples: the column of vectors; else images that a column holds, or whose files it names, if
+      at most three columns of numbers are beside it; else the texts of a column with a name such as
+      text, if it has several words in each row and as few numbers beside it; else the columns of
+      numbers that do not number the rows, nor have a name of folds, parts or weights; else the
+      texts of such a column, or of the only column of several words.
 
     Raises
     ------

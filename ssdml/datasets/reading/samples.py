@@ -16,12 +16,14 @@ from ssdml.datasets.reading.table import folded
 if TYPE_CHECKING:
     from ssdml.datasets.reading.columns import Chooser
 
-FILE_WORD = re.compile(r"(.*[_\-. ])?(id|name)|.*(path|file|image|img|photo|picture|frame).*")
-# Of a manifest of Open Metric Learning: marks of queries and gallery, groups and boxes.
-MANIFEST = ("is_query", "is_gallery", "category", "sequence", "x_1", "x_2", "y_1", "y_2")
+FILE_WORD = re.compile(r".*(path|file|image|img|photo|picture|frame).*")
+ID_WORD = re.compile(r"(.*[_\-. ])?(id|name)")  # of files, if nothing else is there to learn from
+# Of manifests of images: marks of queries and gallery, groups, and boxes of objects.
+BOXES = ("x_1", "x_2", "y_1", "y_2", "xmin", "ymin", "xmax", "ymax")
+MANIFEST = ("is_query", "is_gallery", "category", "sequence", *BOXES)
 VECTORS = ("embedding", "embeddings", "vector", "features", "feature")
-FEW_BESIDE = 3  # columns of numbers beside texts, which tell less than the texts
-FEW = 8  # columns of numbers beside texts, which may be what was meant
+FEW_BESIDE = 3  # columns of numbers beside texts or images, which tell less than these
+FEW = 8  # columns of numbers beside texts or images, which may be what was meant
 CONTENT = {
     "number": "numbers",
     "text": "text",
@@ -41,7 +43,7 @@ def names_files(name: str) -> bool:
     >>> names_files("Image_ID"), names_files("width")
     (True, False)
     """
-    return FILE_WORD.fullmatch(folded(name)) is not None
+    return any(word.fullmatch(folded(name)) for word in (FILE_WORD, ID_WORD))
 
 
 def holds_images(name: str, first: str, folder: Path) -> bool:
@@ -174,19 +176,31 @@ def _of_fractions(chooser: Chooser, names: list[str]) -> list[str]:
 
 
 def _images(chooser: Chooser) -> bool:
-    """Choose a column of images or of their files, unless there are numbers to learn from."""
+    """Choose a column of images or of their files, unless more than a few numbers are beside it."""
     roles = chooser.roles
     inside = chooser.free("image")
     numbers = [
-        n for n in chooser.free("number") if folded(n) not in MANIFEST and not names_files(n)
+        n
+        for n in chooser.free("number")
+        if folded(n) not in MANIFEST and not names_files(n) and chooser.cells.key_reason(n) is None
     ]
     if len(inside) == 1:
         roles.images = inside[0]
-    elif not numbers:
+    elif len(numbers) <= FEW:
         named = [n for n in [*chooser.free("text", "number"), roles.id] if n]
-        roles.images = next((n for n in named if _names_images(chooser, n)), None)
+        sure = bool(numbers)
+        roles.images = next((n for n in named if _names_images(chooser, n, sure=sure)), None)
+    if roles.images is not None and not inside and len(numbers) > FEW_BESIDE:
+        roles.doubts.append(
+            f"the images in column {roles.images!r} are not used, but the numbers in "
+            f"{listed(numbers)}; to learn from the images, ignore the numbers: --ignore A,B "
+            "(ignore=['A', 'B'])"
+        )
+        roles.images = None
     if roles.images is not None:
-        boxes = [n for n in chooser.free("number") if folded(n) in MANIFEST[4:]]
+        for name in numbers:
+            chooser.note_unused(name, f"the images in {roles.images!r} are")
+        boxes = [n for n in chooser.free("number") if folded(n) in BOXES]
         if boxes:
             chooser.note_unused(boxes[0], "whole images are read")
         roles.left_out |= dict.fromkeys(boxes, "boxes")
@@ -194,8 +208,11 @@ def _images(chooser: Chooser) -> bool:
     return roles.images is not None
 
 
-def _names_images(chooser: Chooser, name: str) -> bool:
+def _names_images(chooser: Chooser, name: str, *, sure: bool) -> bool:
+    """Whether a column names images of the folder; ``sure`` if it is not a mere id."""
     first = next(filter(None, chooser.cells.texts(name)), "")
+    if sure and not is_image_name(first) and not FILE_WORD.fullmatch(folded(name)):
+        return False
     return bool(first) and holds_images(name, first, chooser.cells.table.folder)
 
 

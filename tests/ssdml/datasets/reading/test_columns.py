@@ -171,6 +171,32 @@ def test_folds_beside_images_or_texts_change_nothing(tmp_path, rng):
     assert "texts in column" in str(read_dataset(tmp_path / "t.csv", Choice()).summary)
 
 
+@pytest.mark.parametrize("n_numbers", [1, 3, 4, 9])
+def test_images_are_rather_samples_than_few_numbers(tmp_path, rng, n_numbers):
+    numbers = {f"x{j}": rng.normal(size=8) for j in range(n_numbers)}
+    frame = pd.DataFrame({"image_id": [f"p{i}" for i in range(8)], **numbers, "label": [*"ab"] * 4})
+    for name in frame["image_id"]:
+        Image.new("L", (4, 4)).save(tmp_path / f"{name}.png")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    summary = str(read_dataset(tmp_path / "t.csv", Choice()).summary)
+    assert ("8 images of 4 x 4" in summary) == (n_numbers <= 3)
+    assert ("as the images in 'image_id' are" in summary) == (n_numbers <= 3)
+    assert ("the images in column 'image_id' are not used" in summary) == (n_numbers == 4)
+    frame.rename(columns={"image_id": "id"}).to_csv(tmp_path / "t.csv", index=False)
+    assert load_dataset(tmp_path / "t.csv").columns == tuple(numbers)  # images of the same ids
+
+
+def test_boxes_and_sizes_beside_images_are_no_features(tmp_path):
+    names = [f"{i}.png" for i in range(8)]
+    for name in names:
+        Image.new("L", (4, 4)).save(tmp_path / name)
+    size = {"width": np.arange(8) + 60, "height": 50, "class": [*"ab"] * 4}
+    boxes = dict.fromkeys(["xmin", "ymin", "xmax", "ymax"], np.arange(8) * 3 % 7)
+    for frame in ({"filename": names, **size}, {"filename": names, **size, **boxes}):
+        pd.DataFrame(frame).to_csv(tmp_path / "t.csv", index=False)
+        assert "8 images of 4 x 4" in str(read_dataset(tmp_path / "t.csv", Choice()).summary)
+
+
 @pytest.mark.parametrize("name", ["humid", "acid", "width", "refractive_index", "grid"])
 def test_names_that_contain_id_are_features(read, frame, name, rng):
     frame = frame.assign(**{name: rng.normal(size=N)})
