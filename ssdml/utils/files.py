@@ -131,6 +131,11 @@ def check_regular(path: Path) -> int:
     try:
         found = path.stat()
     except FileNotFoundError:
+        if path.is_symlink():
+            raise FileNotFoundError(
+                f"{path} is a link to {os.readlink(path)}, which is missing. Get the file, or "
+                "remove the link."
+            ) from None
         raise FileNotFoundError(f"{path} is missing.") from None
     _check_kind(path, found.st_mode)
     return found.st_size

@@ -330,6 +330,10 @@ def test_links_and_pipes_among_images_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"links must stay inside .*'cat/b\.png' leads to"):
         read_image_folder(tmp_path / "pets")
     link.unlink()
+    link.symlink_to("c.png")
+    with pytest.raises(FileNotFoundError, match=r"b\.png is a link to c\.png, which is missing"):
+        read_image_folder(tmp_path / "pets")
+    link.unlink()
     os.mkfifo(link)
     with pytest.raises(ValueError, match=r"b\.png must be a regular file; got a named pipe"):
         read_image_folder(tmp_path / "pets")
