@@ -87,9 +87,9 @@ def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> tup
     return Classes(forms[evidence.form], evidence), distributions
 
 
-def warn_if_alone(classes: Classes, who: str, *, stacklevel: int) -> None:
+def warn_if_alone(alone: bool, who: str, *, stacklevel: int) -> None:
     """Warn if the labeled rows alone are used because no label can be held out."""
-    if classes.evidence.alone:
+    if alone:
         warnings.warn(
             f"{who}: y must have two labels of at least one class where classes seem unequally "
             "frequent; got one per class. No label can be held out to check the graph, so classes "

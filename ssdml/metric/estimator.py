@@ -323,7 +323,7 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
             )
         with stages("classes"):
             classes, first = learn_classes(forms, labels, n_jobs=self.n_jobs)
-        warn_if_alone(classes, type(self).__name__, stacklevel=7)
+        warn_if_alone(classes.evidence.alone, type(self).__name__, stacklevel=7)
         if self.partition_size is None:
             self._kept = Kept(X, forms, None, kept_pool(classes, first, forms, labels))
         return classes, first

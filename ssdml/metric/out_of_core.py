@@ -32,6 +32,7 @@ from ssdml.metric.alternation import (
     mine,
     rescaled,
     update_metric,
+    warn_if_alone,
 )
 from ssdml.metric.features import Whitening
 from ssdml.metric.selection import fall_back, fewer_columns, labeled_rows
@@ -103,6 +104,7 @@ class Summary(NamedTuple):
     history: tuple[dict[str, Any], ...]
     held_out: HeldOut | None  # rows are places among the labeled ones
     direct: DirectMembers | None  # of the pool of the first partition
+    alone: bool  # whether the labeled rows alone are used
 
 
 def learn_out_of_core(
@@ -142,7 +144,9 @@ def learn_out_of_core(
             moments, *summaries = dask.compute(moments, *[summary for _, summary in results])
     finally:
         _release(kept)
-    return _learn(pool_summaries(summaries), moments, labeled, task, model, stages)
+    pool = pool_summaries(summaries)
+    warn_if_alone(pool.alone, who, stacklevel=6)
+    return _learn(pool, moments, labeled, task, model, stages)
 
 
 # Divide rows and work among partitions
@@ -254,7 +258,7 @@ def _warn_many_labels(n_labeled: int, parts: Sequence[tuple[list[int], Share]], 
             f"{who}: labeled rows must be fewer than the rows of a partition, because every "
             f"partition receives them all; got {n_labeled} for {largest}. Set some labels to -1, "
             "or use X.rechunk for larger chunks.",
-            stacklevel=2,
+            stacklevel=6,
         )
 
 
@@ -318,6 +322,7 @@ def summarize(
         (report,),
         held_out,
         direct,
+        classes is not None and classes.evidence.alone,
     )
 
 
@@ -395,6 +400,7 @@ def pool_summaries(summaries: Sequence[Summary]) -> Summary:
         tuple(chain.from_iterable(summary.history for summary in summaries)),
         summaries[0].held_out,
         summaries[0].direct,
+        any(summary.alone for summary in summaries),
     )
 
 

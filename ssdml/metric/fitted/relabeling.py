@@ -106,7 +106,7 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     triplets.
     """
     classes, first = learn_classes(kept.forms, labels, n_jobs=model.n_jobs)
-    warn_if_alone(classes, type(model).__name__, stacklevel=6)
+    warn_if_alone(classes.evidence.alone, type(model).__name__, stacklevel=6)
     distributions = first
     kept = kept._replace(pooled=kept_pool(classes, first, kept.forms, labels))
     if kept.nearer is not None:
