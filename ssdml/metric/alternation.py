@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from ssdml.classification.forms import Form, principal_form
 from ssdml.classification.learning import Evidence, learn_evidence, update_evidence
-from ssdml.classification.new_rows import ClassInterpolator, DirectScores, interpolator
+from ssdml.classification.new_rows import ClassInterpolator, interpolator
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.affinities import propagate_affinities
@@ -27,7 +27,7 @@ from ssdml.metric.selection import (
     fewer_columns,
     spread,
 )
-from ssdml.metric.state import Learned, State
+from ssdml.metric.state import Classified, Learned, State
 from ssdml.metric.stiefel import (
     StiefelResult,
     angular_objective,
@@ -58,6 +58,10 @@ class Classes(NamedTuple):
 
     form: Form
     evidence: Evidence
+
+    def of_rows(self, X: Array, distributions: Array) -> Classified:
+        """The rows as they were given, with their distributions (n, C)."""
+        return Classified(X, distributions, self.form, self.evidence.direct_scores)
 
     def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
         """Spread them again on the graphs of the input and of an embedding together."""
@@ -247,58 +251,54 @@ def _side_by_side(state: State, feature_map: FeatureMap) -> Array:
 
 
 def combine(
-    X: Array,
-    feature_map: FeatureMap,
-    weight: float,
-    form: Form | None,
-    distributions: Array,
-    n_components: int | None,
-    direct: DirectScores | None,
+    rows: Classified, feature_map: FeatureMap, weight: float, n_components: int | None
 ) -> Learned:
     """Put class probabilities, learned metric and input side by side.
 
     Parameters
     ----------
-    X : array of shape (n, d)
-        Rows that the classifier keeps, as they were given.
+    rows : Classified
+        Those that the classifier keeps.
     feature_map : FeatureMap
-        With the metric L, on X with scaled columns.
+        With the metric L, on columns as scaled in the form of the rows.
     weight : float
         Of the input; 0 leaves L alone.
-    form : Form or None
-        Of the rows; None: without a classifier.
-    distributions : array of shape (n, n_classes)
-        Of the rows.
     n_components : int or None
-    direct : DirectScores or None
-        What the pool says of the rows without a graph; None without a classifier.
     """
-    d, scaled, components = X.shape[1], rescaled(X, form), feature_map.components
-    classifier = None if form is None else interpolator(form, distributions, direct)
-    rows, represented, of_classes, n_classes = X, None, 0.0, 0
+    X, form, components, n_classes = rows.X, rows.form, feature_map.components, 0
+    classifier, represented = interpolated(rows, represent=weight > 0)
     if weight > 0:
-        if form is not None and classifier is not None:
-            of_trees = None if direct is None else direct.of_trees
-            rows = represented = beside_classes(X, classifier, form, of_trees)
-            n_classes = rows.shape[1] - d
-            of_classes = spread(rows[:, :n_classes])
+        scaled, of_classes = rescaled(X, form), 0.0
+        if represented is not None:
+            n_classes = rows.distributions.shape[1]
+            of_classes = spread(represented[:, :n_classes])
         spreads = (of_classes, spread(feature_map.embed(scaled)), spread(scaled))
         components = combined_components(components, weight, n_classes, spreads)
     if (scale := column_scale(form)) is not None:
         components = components * np.concatenate([np.ones(n_classes), scale])
-    most = n_components or max(d, FEWEST_COLUMNS)
-    if n_components is None and len(rows) <= most < len(components):
-        components = factor_of_few(components, rows, most)
-    components = fewer_columns(components, most, lambda: covariance(rows))
-    return Learned(components, weight, distributions, classifier, represented)
+    kept = X if represented is None else represented
+    most = n_components or max(X.shape[1], FEWEST_COLUMNS)
+    if n_components is None and len(kept) <= most < len(components):
+        components = factor_of_few(components, kept, most)
+    components = fewer_columns(components, most, lambda: covariance(kept))
+    return Learned(components, weight, rows.distributions, classifier, represented)
 
 
-def beside_classes(
-    X: Array, classifier: ClassInterpolator, form: Form, of_trees: Array | None
-) -> Array:
-    """Roots of the class probabilities of training rows, and the rows, side by side."""
-    roots = classifier.roots_at_rows(form, of_trees).astype(X.dtype, copy=False)
-    return np.hstack([roots, X])
+def interpolated(
+    rows: Classified, *, represent: bool
+) -> tuple[ClassInterpolator | None, Array | None]:
+    """Learn a classifier of new rows; ``represent`` the rows by class probabilities and input.
+
+    Both are None without a form; the roots of the probabilities come first.
+    """
+    X, distributions, form, direct = rows
+    if form is None:
+        return None, None
+    classifier = interpolator(form, distributions, direct)
+    if not represent:
+        return classifier, None
+    roots = classifier.roots_at_rows(form, None if direct is None else direct.of_trees)
+    return classifier, np.hstack([roots.astype(X.dtype, copy=False), X])
 
 
 def column_scale(form: Form | None) -> Floats | None:

@@ -34,7 +34,7 @@ from ssdml.metric.fitted.novelty import NoveltyMixin
 from ssdml.metric.fitted.relabeling import RelabelingMixin
 from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
 from ssdml.metric.selection import fall_back, input_alone, labeled_rows
-from ssdml.metric.state import Learned, State
+from ssdml.metric.state import Classified, Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
@@ -291,23 +291,23 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
             classes, distributions = self._classified(X, labels, n_neighbors, rng, stages)
             graph = classes.form.graph
         alone = input_alone(X, distributions, self.n_components)
-        form = None if classes is None else classes.form
-        state = State(rescaled(X, form), labels, graph, distributions)
+        scaled = X if classes is None else rescaled(X, classes.form)
+        state = State(scaled, labels, graph, distributions)
         if self.partition_size is None and len(np.unique(state.classes)) < 2:
             return alone._replace(fallback_reason=ONE_CLASS)
         if self.partition_size is not None:
             state, feature_map, kept = learn_by_partitions(state, rounds, self, rng, stages)
-            form = None
         else:
             state, feature_map, kept = alternate(state, classes, rounds, self, rng, stages)
         with stages("embedding"):
             weight = input_weight(classes, self)
             held_out = None if classes is None else classes.evidence.held_out
-            direct = None if classes is None else classes.evidence.direct_scores
+            if classes is None or self.partition_size is not None:
+                rows = Classified(X, state.distributions)
+            else:
+                rows = classes.of_rows(X, state.distributions)
             del classes  # and its distributions, of the size of those that are kept
-            learned = combine(
-                X, feature_map, weight, form, state.distributions, self.n_components, direct
-            )
+            learned = combine(rows, feature_map, weight, self.n_components)
         learned = learned._replace(held_out=held_out, **kept)
         if not self.guard:
             return learned

@@ -36,7 +36,7 @@ from ssdml.metric.alternation import (
 )
 from ssdml.metric.features import Whitening
 from ssdml.metric.selection import fall_back, fewer_columns, labeled_rows
-from ssdml.metric.state import Learned, State
+from ssdml.metric.state import Classified, Learned, State
 from ssdml.utils.dask_arrays import check_block, rows_dtype
 from ssdml.utils.labels import in_precision
 from ssdml.utils.linalg import check_spread, graph_rows
@@ -443,9 +443,9 @@ def _learn(
         details = _update_metric(feature_map, pool._replace(X=rescaled(pool.X, form)), model)
     with stages("embedding"):
         weight = float(np.mean([report["input_weight"] for report in pool.history]))
-        found = pool.distributions[numbers]
         direct = None if pool.direct is None else pool.direct.scores(X)
-        learned = combine(X, feature_map, weight, form, found, model.n_components, direct)
+        rows = Classified(X, pool.distributions[numbers], form, direct)
+        learned = combine(rows, feature_map, weight, model.n_components)
         learned = learned._replace(distributions=pool.distributions)
     if model.guard:
         held_out = pool.held_out or labeled_rows(labeled.labels)

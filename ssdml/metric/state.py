@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ssdml.classification.forms import Form
 from ssdml.classification.learning import HeldOut
-from ssdml.classification.new_rows import ClassInterpolator
+from ssdml.classification.new_rows import ClassInterpolator, DirectScores
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.triplets import Triplets
 from ssdml.utils.typing import Array, Floats, Ints
@@ -23,6 +24,15 @@ class State(NamedTuple):
     def classes(self) -> Ints:
         """Most probable class of each row, as a column of ``distributions``."""
         return self.distributions.argmax(axis=1)
+
+
+class Classified(NamedTuple):
+    """Rows with the class probabilities that a classifier of new rows interpolates."""
+
+    X: Array  # (n, d), as they were given
+    distributions: Array  # (n, n_classes)
+    form: Form | None = None  # with their graph; None: without such a classifier
+    direct: DirectScores | None = None  # what the pool says of them without a graph
 
 
 class Learned(NamedTuple):

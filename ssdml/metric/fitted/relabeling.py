@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ssdml.classification.new_rows import interpolator
 from ssdml.classification.suspects import SuspectedLabels, suspects
 from ssdml.metric.alternation import (
     ONE_CLASS,
-    beside_classes,
     combine,
     input_weight,
+    interpolated,
     learn_classes,
     rescaled,
     update_classes,
@@ -80,11 +79,9 @@ def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept
         kept.nearer,
         n_jobs=model.n_jobs,
     )
-    direct = classes.evidence.direct_scores
-    classifier = interpolator(classes.form, distributions, direct)
-    represented = None
-    if model.representation_ is not None:
-        represented = beside_classes(kept.X, classifier, classes.form, direct.of_trees)
+    classifier, represented = interpolated(
+        classes.of_rows(kept.X, distributions), represent=model.representation_ is not None
+    )
     learned = Learned(
         model.components_,
         model.input_weight_,
@@ -118,16 +115,10 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
         return kept, alone._replace(fallback_reason=ONE_CLASS)
     feature_map = Whitening()
     feature_map.learn(scaled, state.classes)
-    weight, held_out = input_weight(classes, model), classes.evidence.held_out
-    learned = combine(
-        kept.X,
-        feature_map,
-        weight,
-        classes.form,
-        distributions,
-        model.n_components,
-        classes.evidence.direct_scores,
-    )._replace(held_out=held_out, triplets=model.triplets_, history=tuple(model.history_))
+    rows, weight = classes.of_rows(kept.X, distributions), input_weight(classes, model)
+    learned = combine(rows, feature_map, weight, model.n_components)
+    held_out, history = classes.evidence.held_out, tuple(model.history_)
+    learned = learned._replace(held_out=held_out, triplets=model.triplets_, history=history)
     if model.guard:
         learned = fall_back(learned, alone, held_out, kept.X.__getitem__)
     return kept, learned

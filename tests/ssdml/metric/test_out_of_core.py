@@ -200,9 +200,9 @@ def test_prediction_uses_the_reference_rows(rows, monkeypatch):
     X, labels, _ = rows
     combine, pools = out_of_core.combine, []
 
-    def seen(*given):
-        pools.append(given[-1])
-        return combine(*given)
+    def seen(rows, *given):
+        pools.append(rows.direct)
+        return combine(rows, *given)
 
     monkeypatch.setattr(out_of_core, "combine", seen)
     monkeypatch.setattr(out_of_core, "REFERENCE_ROWS", 100)
