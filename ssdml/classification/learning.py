@@ -10,14 +10,13 @@ r"""Classes of all rows from a few labels, by classifiers and a graph together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.metrics import d2_log_loss_score
 
-from ssdml.classification.forms import Form, LinearForm
+from ssdml.classification.forms import Form
 from ssdml.classification.new_rows import DirectScores
 from ssdml.classification.pool import (
     Classifier,
@@ -96,36 +95,27 @@ class Voter(NamedTuple):
 
 
 class DirectMembers(NamedTuple):
-    """Classifiers of a pool that take rows as they are given."""
+    """Classifiers of a pool that take rows as they are given, and n such rows."""
 
     regressions: tuple[tuple[np.float32, Linear], ...]  # with their weights
     offset: Floats  # (C,), for the class prior
     trees: Trees | None
+    of_trees: Array | None  # (n, C), their scores
     share: float  # of what neighbors add to them
 
-    def without_rows(self) -> DirectMembers:
-        """The same without the rows that they have learned from."""
-        light = ((weight, replace(part, view=part.view[:0])) for weight, part in self.regressions)
-        return self._replace(regressions=tuple(light))
-
-    def scores(self, X: Array) -> DirectScores:
-        """What they say of the rows X (n, d)."""
+    def of(self, X: Array) -> DirectMembers:
+        """The same classifiers, of other rows X (n, d)."""
+        moved = tuple((weight, part.of(X)) for weight, part in self.regressions)
         of_trees = None if self.trees is None else self.trees.scores(X)
-        return self._scores(len(X), lambda part: _given(part)(X), of_trees)
+        return self._replace(regressions=moved, of_trees=of_trees)
 
-    def scores_of_fit(self, n: int, of_trees: Array | None) -> DirectScores:
-        """What they say of the n rows that they have learned from, with scores of the trees."""
-        return self._scores(n, lambda part: part.view, of_trees)
-
-    def _scores(
-        self, n: int, view: Callable[[Linear], Array], of_trees: Array | None
-    ) -> DirectScores:
+    def scores(self, n: int) -> DirectScores:
+        """What they say of their n rows."""
         of_regressions = np.tile(self.offset.astype(np.float32), (n, 1))
         for weight, part in self.regressions:
-            rows = view(part)
             for block in row_blocks(n, BLOCK_ROWS):
-                of_regressions[block] += weight * part.scores(rows[block])
-        return DirectScores(of_regressions, self.trees, of_trees, self.share)
+                of_regressions[block] += weight * part.logits(block)
+        return DirectScores(of_regressions, self.trees, self.of_trees, self.share)
 
 
 @dataclass(eq=False)
@@ -181,7 +171,7 @@ class Evidence:
 
     @property
     def direct(self) -> DirectMembers:
-        """Members of the pool that take rows as they are given, without the graph.
+        """Members of the pool that take rows as they are given, without the graph, and the rows.
 
         The less the labels reach on the graph, the more regressions count, and the less neighbors
         add. Regressions are corrected to the class prior by their share of the pool. They also
@@ -199,35 +189,17 @@ class Evidence:
         regressions = tuple((np.float32(weight * voter.weight), linear) for voter, linear in raw)
         share = weight * sum(voter.share for voter, _ in raw)
         offset = share * np.log((self.prior + FAINT) / self.drawn)
-        grown = self._grown
-        trees = None if grown is None else grown[1].weighted(grown[0])
-        return DirectMembers(regressions, offset, trees, float(1 - weight / 2))
-
-    @property
-    def direct_scores(self) -> DirectScores:
-        """What these members say of the rows."""
-        grown = self._grown
-        of_trees = None if grown is None else np.float32(grown[0]) * grown[1].scores
-        return self.direct.scores_of_fit(len(self.pooled), of_trees)
-
-    @property
-    def _grown(self) -> tuple[float, TreeClassifier] | None:
-        """Trees of the pool with their weight."""
+        trees = of_trees = None
         for voter in self.voters:
             if isinstance(voter.classifier, TreeClassifier):
-                return voter.weight, voter.classifier
-        return None
+                trees = voter.classifier.weighted(voter.weight)
+                of_trees = np.float32(voter.weight) * voter.classifier.scores
+        return DirectMembers(regressions, offset, trees, of_trees, float(1 - weight / 2))
 
     @property
     def confidence(self) -> float:
         """Mean confidence of the pool in unlabeled rows."""
         return float(self.pooled[unlabeled_rows(self.labeled, len(self.pooled))].max(axis=1).mean())
-
-
-def _given(part: Linear) -> LinearForm:
-    """Form from rows as they are given to those that the regression takes."""
-    assert part.linear is not None
-    return part.linear
 
 
 def _geometric_mean(first: Array, second: Array) -> Array:

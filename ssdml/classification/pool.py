@@ -74,12 +74,13 @@ class Linear:
 
     def logits(self, rows: slice | Indices) -> Array:
         """Scores of some of the n rows, (q, C)."""
-        return self.scores(self.view[rows])
-
-    def scores(self, rows: Array) -> Array:
-        """Scores (q, C) of rows of the view, (q, r)."""
         linear = LinearForm(self.center, self.W / self.length)
-        return linear(rows) + self.b.astype(np.float32)
+        return linear(self.view[rows]) + self.b.astype(np.float32)
+
+    def of(self, X: Array) -> Linear:
+        """The same regression, of other rows X (n, d) as they are given."""
+        assert self.linear is not None
+        return replace(self, view=self.linear(X))
 
     def again(self, labeled: Indices, codes: Ints, diffusion: Diffusion) -> Linear:
         """Learn from other labels, with a warm start."""

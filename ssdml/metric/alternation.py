@@ -61,7 +61,8 @@ class Classes(NamedTuple):
 
     def of_rows(self, X: Array, distributions: Array) -> Classified:
         """The rows as they were given, with their distributions (n, C)."""
-        return Classified(X, distributions, self.form, self.evidence.direct_scores)
+        direct = self.evidence.direct.scores(len(X))
+        return Classified(X, distributions, self.form, direct)
 
     def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
         """Spread them again on the graphs of the input and of an embedding together."""

@@ -103,7 +103,7 @@ class Summary(NamedTuple):
     references: Indices  # places among the chosen rows
     history: tuple[dict[str, Any], ...]
     held_out: HeldOut | None  # rows are places among the labeled ones
-    direct: DirectMembers | None  # of the pool of the first partition
+    direct: DirectMembers | None  # of the pool of the first partition, without rows
     alone: bool  # whether the labeled rows alone are used
 
 
@@ -293,7 +293,7 @@ def summarize(
     weight = input_weight(classes, task)
     held_out = direct = None
     if classes is not None:
-        direct = classes.evidence.direct.without_rows() if share.number == 0 else None
+        direct = classes.evidence.direct.of(state.X[:0]) if share.number == 0 else None
         held_out = classes.evidence.held_out
         among_labeled = np.searchsorted(labeled.numbers, numbers[held_out.rows])
         held_out = held_out._replace(rows=among_labeled)
@@ -443,7 +443,7 @@ def _learn(
         details = _update_metric(feature_map, pool._replace(X=rescaled(pool.X, form)), model)
     with stages("embedding"):
         weight = float(np.mean([report["input_weight"] for report in pool.history]))
-        direct = None if pool.direct is None else pool.direct.scores(X)
+        direct = None if pool.direct is None else pool.direct.of(X).scores(len(X))
         rows = Classified(X, pool.distributions[numbers], form, direct)
         learned = combine(rows, feature_map, weight, model.n_components)
         learned = learned._replace(distributions=pool.distributions)

@@ -305,7 +305,7 @@ def test_trees_are_once_in_the_pool_and_choose_no_form(crossing):
     evidence, _ = learned(X, labels)
     (voter,) = (v for v in evidence.voters if isinstance(v.classifier, TreeClassifier))
     assert evidence.form == 1
-    scores = evidence.direct_scores.of_trees
+    scores = evidence.direct.of_trees
     np.testing.assert_allclose(evidence.direct.trees.scores(X), scores, atol=1e-5)
     np.testing.assert_allclose(scores, voter.weight * voter.classifier.scores, atol=1e-5)
 
@@ -314,8 +314,8 @@ def test_scores_without_a_graph_are_those_of_rows_as_they_are_given(crossing):
     """Of the regressions on both forms, not of those on smoothed rows, and of the trees."""
     X, _, labels = crossing
     evidence, _ = learned(X, labels)
-    found, light = evidence.direct_scores, evidence.direct.without_rows()
-    given = light.scores(X)
+    found, light = evidence.direct.scores(len(X)), evidence.direct.of(X[:0])
+    given = light.of(X).scores(len(X))
     np.testing.assert_allclose(given.of_regressions, found.of_regressions, atol=1e-5)
     np.testing.assert_allclose(given.of_trees, found.of_trees, atol=1e-5)
     assert all(part.view.size == 0 for _, part in light.regressions)
@@ -339,7 +339,7 @@ def test_neighbors_count_fully_where_no_regression_is_in_the_pool(crossing):
         voter for voter in evidence.voters if not isinstance(voter.classifier, pool.Linear)
     )
     assert evidence.direct.share == 1
-    assert not evidence.direct_scores.of_regressions.any()
+    assert not evidence.direct.scores(len(X)).of_regressions.any()
 
 
 def test_regressions_of_classes_that_labels_do_not_represent_count_little(crossing):
@@ -347,7 +347,7 @@ def test_regressions_of_classes_that_labels_do_not_represent_count_little(crossi
     evidence, _ = learned(X, labels)
     evidence.prior, evidence.drawn = np.array([0.99, 0.01]), np.array([0.01, 0.99])
     assert evidence.direct.share == pytest.approx(1, abs=0.01)
-    assert np.abs(evidence.direct_scores.of_regressions).max() < 0.1
+    assert np.abs(evidence.direct.scores(len(X)).of_regressions).max() < 0.1
 
 
 def test_new_samples_follow_half_planes_of_unequal_classes(rng):
