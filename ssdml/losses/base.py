@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
 from typing import Any, Self
@@ -12,7 +11,14 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from ssdml.losses.batch import Batch, as_batch, can_check_values, check_finite, check_home
+from ssdml.losses.batch import (
+    Batch,
+    as_batch,
+    can_check_values,
+    check_finite,
+    check_home,
+    warn_of_zero,
+)
 from ssdml.losses.elsewhere import call_other, groups_of, one_group, scalar
 from ssdml.utils.torch_tools import check_float_matrix
 from ssdml.utils.validation import UNLABELED
@@ -237,15 +243,11 @@ class Loss(Term, _Base):
     def _warn_if_unusable(self, batch: Batch, who: str) -> None:
         if self.usable(batch):
             return
-        n, found = len(batch.embeddings), "no labels"
+        found = "no labels"
         if batch.labels is not None:
             known = batch.labels[batch.row_weights > 0]
             found = f"{len(known)} of them labeled, in {len(set(known.tolist()))} classes"
-        warnings.warn(
-            f"{who}: the batch must have {self.needs}; got {n} rows, {found}. The loss is 0. "
-            f"ssdml.networks.sampling.{self.sampler} draws rows by class.",
-            stacklevel=5,  # past two frames of torch
-        )
+        warn_of_zero(who, self.needs, len(batch.embeddings), found, self.sampler)
 
     def _check_own(self, rows: torch.Tensor, who: str) -> None:
         """Raise unless the parameters of the loss match the rows."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ from ssdml.utils.torch_tools import check_float_matrix, check_integers
 from ssdml.utils.validation import UNLABELED, warn_of_wrapped
 
 HALVES = (torch.float16, torch.bfloat16)
+PASSED = ("ssdml.losses.", "torch.", "pytorch_metric_learning.")  # between a loss and its caller
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
 
 
@@ -195,6 +198,18 @@ def promoted(tensor: torch.Tensor) -> torch.Tensor:
 def can_check_values() -> bool:
     """Whether values can be checked: under torch.compile that would break the graph."""
     return not torch.compiler.is_compiling()
+
+
+def warn_of_zero(who: str, needs: str, n_rows: int, found: str, sampler: str) -> None:
+    """Warn, at the line that called the loss or its sum, of a batch with nothing to compare."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(PASSED):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        f"{who}: the batch must have {needs}; got {n_rows} rows, {found}. The loss is 0. "
+        f"ssdml.networks.sampling.{sampler} draws rows by class.",
+        stacklevel=level,
+    )
 
 
 def as_rows(value: Any, name: str, who: str) -> torch.Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -11,7 +10,13 @@ import torch
 from torch import nn
 
 from ssdml.graphs.triplets import Triplets
-from ssdml.losses.batch import among_labeled, as_tuples, can_check_values, tuple_groups
+from ssdml.losses.batch import (
+    among_labeled,
+    as_tuples,
+    can_check_values,
+    tuple_groups,
+    warn_of_zero,
+)
 from ssdml.utils.validation import UNLABELED
 
 ARGUMENTS = ("labels", "indices_tuple", "ref_emb", "ref_labels")
@@ -48,12 +53,8 @@ def call_other(
     stops = starts if ref_emb is None else _labeled(ref_emb, ref_labels)
     if not len(starts.rows):
         if len(embeddings) and can_check_values():
-            warnings.warn(
-                f"{type(loss).__name__}: the batch must have a labeled row; got {len(embeddings)} "
-                "rows, none of them labeled. The loss is 0. ssdml.networks.sampling.class_batches "
-                "draws rows by class.",
-                stacklevel=5,
-            )
+            who, n_rows = type(loss).__name__, len(embeddings)
+            warn_of_zero(who, "a labeled row", n_rows, "none of them labeled", "class_batches")
         return embeddings.sum() * 0
     tuples = None if indices_tuple is None else _renumbered(indices_tuple, starts, stops)
     reference = (None, None) if ref_emb is None else (stops.rows, stops.labels)

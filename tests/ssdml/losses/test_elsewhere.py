@@ -209,17 +209,22 @@ def test_importing_the_losses_lets_those_of_the_library_be_scaled():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("name", ["ours", "scaled", "in a memory"])
+@pytest.mark.parametrize("name", ["ours", "in a sum", "scaled", "in a memory"])
 def test_batches_without_a_label_warn_although_tuples_are_given(name):
+    """At the line of the caller, through sums and wrappers."""
     z = batch()[0]
     labels, tuples = torch.full((16,), -1), tuple(torch.zeros(3, 1, dtype=torch.int64))
     losses = {
         "ours": lambda: BinomialDevianceLoss()(z, labels, tuples),
+        "in a sum": lambda: (2 * BinomialDevianceLoss())(z, labels, tuples),
         "scaled": lambda: (0.5 * peers.TripletMarginLoss())(z, labels, tuples),
         "in a memory": lambda: peers.CrossBatchMemory(BinomialDevianceLoss(), 5, 32)(z, labels),
     }
-    with pytest.warns(UserWarning, match="the batch must have .*; got 16 rows, .* The loss is 0"):
+    with pytest.warns(
+        UserWarning, match="the batch must have .*; got 16 rows, .* The loss is 0"
+    ) as caught:
         value = losses[name]()
+    assert caught[0].filename == __file__
     assert value == 0
 
 
