@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from ssdml.classification.forms import Form
 from ssdml.classification.new_rows import nearness
-from ssdml.classification.softmax import SoftmaxRegression
+from ssdml.classification.softmax import TOL, SoftmaxRegression
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.smoothing import Diffusion
@@ -140,7 +140,7 @@ def _boundary(known: Floats, novel: Floats) -> tuple[float, float]:
     center, scale = scores.mean(), max(float(scores.std()), 1e-6)
     targets = np.repeat(np.eye(2), [len(known), len(novel)], axis=0)
     regression = SoftmaxRegression(((scores - center) / scale)[:, None], 2, RIDGE * len(scores))
-    W, b = regression.weights(regression.fit(targets))
+    W, b = regression.weights(regression.fit(targets, tol=TOL))
     slope = max(float(W[0, 0] - W[0, 1]) / scale, 1e-3)
     return float(center - (b[0] - b[1]) / slope), slope
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from ssdml.classification.clusters import Clusters, moved_means
 from ssdml.classification.forms import TABLE_COLUMNS, Form, LinearForm
-from ssdml.classification.softmax import SoftmaxRegression, softmax
+from ssdml.classification.softmax import TOL, SoftmaxRegression, softmax
 from ssdml.classification.trees import (
     TreeClassifier,
     Trees,
@@ -37,8 +37,7 @@ SHARPNESS = 2.0  # a priori, of logits of unit spread
 PULL = 0.5  # of the weights toward their center, in labeled rows
 TEMPER = 0.3  # of the held-out likelihoods in that center
 N_FOLDS = 5
-TOL = 1e-4  # of regressions, relative
-UPDATE_TOL = 1e-3  # the same when they learn again
+UPDATE_TOL = 1e-3  # of regressions that learn again, relative
 
 
 class Classifier(Protocol):

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from ssdml.utils.typing import Array, Floats
 
 MAX_STEPS = 60  # of L-BFGS
+TOL = 1e-4  # of the objective, relative
 INTERCEPT_RIDGE = 1e-6  # per row
 
 
@@ -41,7 +42,8 @@ class SoftmaxRegression:
         targets: Array,
         inside: Array | slice = slice(None),
         start: Floats | None = None,
-        tol: float = 1e-4,
+        *,
+        tol: float,
     ) -> Floats:
         """Coefficients (r + 1, C) for the rows ``inside``, from their ``targets`` (m', C).
 
