@@ -16,7 +16,6 @@ from ssdml.cli.options import (
     LabelColumn,
     NoLabel,
     TextColumn,
-    names,
     refuse_to_replace,
     say,
 )
@@ -45,7 +44,6 @@ def suggest_next(
     import numpy as np
 
     from ssdml.cli.terminal import spinner
-    from ssdml.datasets.labels import encoded_labels
     from ssdml.datasets.reading.summary import counted
     from ssdml.datasets.writing import check_suffix
     from ssdml.metric.estimator import SSDML
@@ -61,16 +59,15 @@ def suggest_next(
         )
     learned = SSDML.load(model)
     choice = samples.chosen(label, text, id_column, needs_label=False)
-    raw, X = samples.read_new(model, data, choice, encoding, no_label)
+    raw, X, (codes, _) = samples.read_new(model, data, choice, encoding, no_label)
     n_samples = len(learned.transduction_)
     if len(X) != n_samples:
         raise ValueError(
             f"{data} must hold the {n_samples} samples of the fit; got {len(X)}. Pass the file "
             "that the model was fitted to."
         )
-    given = np.flatnonzero(encoded_labels(raw._replace(summary=None), names(no_label))[0] >= 0)
     known = () if learned.labeled_rows_ is None else learned.labeled_rows_
-    new = np.setdiff1d(given, known)  # labeled since the fit
+    new = np.setdiff1d(np.flatnonzero(codes >= 0), known)  # labeled since the fit
     if len(known) == n_samples:
         raise ValueError(
             f"{model} must have unlabeled samples; all {n_samples} had a label. Add some without "

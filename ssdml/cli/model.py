@@ -170,7 +170,7 @@ def transform(
     check_suffix(out, EMBEDDINGS)
     learned = _loaded(model)
     choice = samples.chosen(text=text, id_column=id_column, needs_label=False)
-    raw, X = samples.read_new(model, data, choice, encoding)
+    raw, X, _ = samples.read_new(model, data, choice, encoding)
     _check_shape(data, X, learned)
     with spinner(f"embedding {len(X)} samples"):
         Z = learned.transform(X)
@@ -214,7 +214,7 @@ def predict(
         check_suffix(out)
     learned = _loaded(model)
     choice = samples.chosen(label, text, id_column, needs_label=False)
-    raw, X = samples.read_new(model, data, choice, encoding, no_label)
+    raw, X, given = samples.read_new(model, data, choice, encoding, no_label)
     _check_shape(data, X, learned)
     with spinner(f"predicting {len(X)} samples"):
         probabilities = learned.predict_proba(X)
@@ -222,7 +222,7 @@ def predict(
     confidence = probabilities.max(axis=1).round(4)
     columns = {**samples.numbered(raw, len(X)), "label": labels, "confidence": confidence}
     samples.put_out(columns, out)
-    said = samples.agreement(raw, labels, learned.classes_, no_label)
+    said = samples.agreement(*given, labels, learned.classes_)
     where = "standard output" if out is None else str(out)
     n_labels = counted(len(labels), "label")
     say(f"{n_labels}, mean confidence {confidence.mean():.2f}{said}: {where}")

@@ -223,8 +223,17 @@ def read_new(
     choice: Choice,
     encoding: str | None = None,
     no_label: str | None = None,
-) -> tuple[RawItems, Any]:
-    """Read samples as those of a model's fit were read; return them and their features."""
+) -> tuple[RawItems, Any, tuple[Any, Any]]:
+    """Read samples as those of a model's fit were read.
+
+    Returns
+    -------
+    raw : RawItems
+    X : array
+        Their features.
+    labels : tuple of ndarrays
+        Their codes and classes, as ``encoded_labels`` returns them.
+    """
     from dataclasses import replace
 
     from ssdml.datasets.image_files import ImageFiles
@@ -243,8 +252,7 @@ def read_new(
             label_of_fit=kept.label,
         )
     raw = read_items(data, choice, encoding=encoding)
-    encoded_labels(raw, names(no_label))
-    X = raw.items
+    X, labels = raw.items, encoded_labels(raw, names(no_label))
     if X is None:
         if kept.text_model is None:
             kind = "rows of numbers" if kept.columns else "numbers or images"
@@ -264,17 +272,16 @@ def read_new(
         X = X.resized(kept.image_size)
     if raw.summary is not None:
         say(str(raw.summary))
-    return raw, X
+    return raw, X, labels
 
 
-def agreement(raw: RawItems, labels: Any, known_classes: Any, no_label: str | None) -> str:
+def agreement(codes: Any, classes: Any, labels: Any, known_classes: Any) -> str:
     """Tell how many of the labels that a file has were predicted, or that none could be."""
     import numpy as np
 
-    from ssdml.datasets.labels import class_name, encoded_labels
+    from ssdml.datasets.labels import class_name
     from ssdml.datasets.reading.summary import listed
 
-    codes, classes = encoded_labels(raw._replace(summary=None), names(no_label))
     known = codes >= 0
     if not known.any():
         return ""
