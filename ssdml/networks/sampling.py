@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -108,6 +108,23 @@ def balanced_batches(
         return order[np.clip(places, starts[drawn], ends[drawn] - 1)]
 
     return (draw() for _ in range(count))
+
+
+class _Groups(NamedTuple):
+    """Rows that can be drawn, by class."""
+
+    rows: list[Indices]
+    weights: Array | None  # of all rows
+
+    def shuffled(self, n_classes: int, rng: np.random.Generator) -> Iterator[Indices]:
+        """Order the rows of some classes at random, those with larger weights first."""
+        for c in rng.permutation(len(self.rows))[:n_classes]:
+            rows = self.rows[c]
+            # Sorting exponential waiting times draws without replacement.
+            waits = rng.standard_exponential(len(rows))
+            if self.weights is not None:
+                waits /= self.weights[rows]
+            yield rows[np.argsort(waits)]
 
 
 class Batches:
@@ -227,10 +244,9 @@ def class_batches(
     >>> len(batches), all(len(set(classes[batch])) == 2 for batch in batches)
     (5, True)
     """
-    groups, weights = _groups("class_batches", classes, weights, count, n_classes, per_class, 1)
-    n_classes, rng = min(n_classes, len(groups)), as_generator(rng, "rng", "class_batches")
-
-    draw = partial(_some_classes, groups, weights, n_classes, per_class, rng)
+    groups = _groups("class_batches", classes, weights, count, n_classes, per_class, 1)
+    n_classes, rng = min(n_classes, len(groups.rows)), as_generator(rng, "rng", "class_batches")
+    draw = partial(_some_classes, groups, n_classes, per_class, rng)
     return Batches(draw, count, n_classes * per_class)
 
 
@@ -279,7 +295,7 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
     (4, 2)
     """
     check_count(size, "size", "whole_class_batches")
-    groups, _ = _groups("whole_class_batches", classes, None, count, 1, 1, 1)
+    groups = _groups("whole_class_batches", classes, None, count, 1, 1, 1).rows
     if len(groups) == 1:
         warnings.warn(
             "whole_class_batches: classes must hold two classes, or no batch can compare them; got "
@@ -292,7 +308,6 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
             f"whole_class_batches: size must be at most {n_rows}, the rows with a class; got "
             f"{size}. Pass a smaller size."
         )
-
     return Batches(partial(_whole_classes, groups, size, rng), count, size)
 
 
@@ -355,16 +370,15 @@ def aligned_halves(
     >>> first.tolist() == second.tolist(), len(set(batch))
     (True, 4)
     """
-    groups, weights = _groups("aligned_halves", classes, weights, count, n_classes, per_class, 2)
-    n_classes, rng = min(n_classes, len(groups)), as_generator(rng, "rng", "aligned_halves")
-
-    draw = partial(_two_halves, groups, weights, n_classes, per_class, rng)
+    groups = _groups("aligned_halves", classes, weights, count, n_classes, per_class, 2)
+    n_classes, rng = min(n_classes, len(groups.rows)), as_generator(rng, "rng", "aligned_halves")
+    draw = partial(_two_halves, groups, n_classes, per_class, rng)
     return Batches(draw, count, 2 * n_classes * per_class)
 
 
 def _groups(
     who: str, classes: Any, weights: Any, count: int, n_classes: int, per_class: int, least: int
-) -> tuple[list[Indices], Array | None]:
+) -> _Groups:
     """Group the rows that can be drawn by class; leave out classes with fewer than ``least``."""
     check_count(count, "count", who)
     check_count(n_classes, "n_classes", who)
@@ -391,7 +405,7 @@ def _groups(
             f"{n_classes}. Draws all classes each time; pass n_classes={len(groups)}.",
             stacklevel=3,
         )
-    return groups, weights
+    return _Groups(groups, weights)
 
 
 def _checked_weights(weights: Any, n: int, who: str) -> Array:
@@ -411,15 +425,10 @@ def _checked_weights(weights: Any, n: int, who: str) -> Array:
 
 
 def _some_classes(
-    groups: list[Indices],
-    weights: Array | None,
-    n_classes: int,
-    per_class: int,
-    rng: np.random.Generator,
+    groups: _Groups, n_classes: int, per_class: int, rng: np.random.Generator
 ) -> Indices:
-    drawn = rng.permutation(len(groups))[:n_classes]
-    parts = [_shuffled(groups[c], weights, rng)[:per_class] for c in drawn]
-    return np.concatenate([np.resize(part, per_class) for part in parts])
+    parts = groups.shuffled(n_classes, rng)
+    return np.concatenate([np.resize(rows[:per_class], per_class) for rows in parts])
 
 
 def _whole_classes(groups: list[Indices], size: int, rng: np.random.Generator) -> Indices:
@@ -433,30 +442,13 @@ def _whole_classes(groups: list[Indices], size: int, rng: np.random.Generator) -
 
 
 def _two_halves(
-    groups: list[Indices],
-    weights: Array | None,
-    n_classes: int,
-    per_class: int,
-    rng: np.random.Generator,
+    groups: _Groups, n_classes: int, per_class: int, rng: np.random.Generator
 ) -> Indices:
-    drawn = rng.permutation(len(groups))[:n_classes]
-    parts = [_two_parts(groups[c], per_class, weights, rng) for c in drawn]
+    parts = [_two_parts(rows, per_class) for rows in groups.shuffled(n_classes, rng)]
     return np.concatenate([half for halves in zip(*parts, strict=True) for half in halves])
 
 
-def _shuffled(rows: Indices, weights: Array | None, rng: np.random.Generator) -> Indices:
-    """Order rows at random, those with larger weights first."""
-    # Sorting exponential waiting times draws without replacement.
-    waits = rng.standard_exponential(len(rows))
-    if weights is not None:
-        waits /= weights[rows]
-    return rows[np.argsort(waits)]
-
-
-def _two_parts(
-    rows: Indices, size: int, weights: Array | None, rng: np.random.Generator
-) -> tuple[Indices, Indices]:
-    """Draw two disjoint sets of rows by weight; repeat rows if there are too few."""
-    shuffled = _shuffled(rows, weights, rng)
+def _two_parts(rows: Indices, size: int) -> tuple[Indices, Indices]:
+    """Take two disjoint parts of the rows; repeat rows if there are too few."""
     middle = min(size, len(rows) // 2)
-    return np.resize(shuffled[:middle], size), np.resize(shuffled[middle : middle + size], size)
+    return np.resize(rows[:middle], size), np.resize(rows[middle : middle + size], size)
