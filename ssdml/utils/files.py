@@ -23,6 +23,36 @@ MOST_RATIO = 50  # or this many times its size on disk, if that is more
 MOST_TEXT = 200  # of a library's message
 VALUE_BYTES = 8  # of a number, as computations need it, and at least of any other value
 
+AS_TABLE = "Load it with {}, and save frame.to_parquet(path)"
+WAYS_OUT = {  # of formats that are not read, by suffix
+    **dict.fromkeys(
+        (".pkl", ".pickle", ".pt", ".pth", ".joblib"),
+        "Pickles can run code: if you trust it, load it, and save its arrays with numpy.savez or "
+        "its table with frame.to_parquet(path)",
+    ),
+    **dict.fromkeys((".orc", ".avro", ".lance", ".fst"), "Write it as .parquet"),
+    **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers", ".fods"), "Save it as .xlsx or .csv"),
+    ".arff": "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)",
+    **dict.fromkeys(
+        (".svm", ".libsvm", ".svmlight"),
+        "Load it with sklearn.datasets.load_svmlight_file, and save X.toarray() and y with "
+        "numpy.savez",
+    ),
+    **dict.fromkeys(
+        (".h5", ".hdf5", ".hdf", ".mat", ".zarr", ".nc", ".safetensors", ".tfrecord"),
+        "Save its arrays with numpy.savez",
+    ),
+    ".h5ad": "Load it with anndata.read_h5ad, and save its arrays with numpy.savez",
+    ".dta": AS_TABLE.format("pandas.read_stata"),
+    **dict.fromkeys((".sav", ".zsav", ".por"), AS_TABLE.format("pandas.read_spss")),
+    **dict.fromkeys((".sas7bdat", ".xpt"), AS_TABLE.format("pandas.read_sas")),
+    **dict.fromkeys((".rds", ".rdata", ".rda"), "Write it in R: write.csv(frame, 'table.csv')"),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".duckdb"), "Export the table as .csv"),
+    **dict.fromkeys((".html", ".xml"), AS_TABLE.format("pandas.read_html or read_xml")),
+    **dict.fromkeys((".gz", ".tar", ".tgz", ".7z", ".rar"), "Unpack it, and name a file in it"),
+    **dict.fromkeys((".vec", ".md"), "Rename it to .txt"),
+}
+
 ZIPPED = (".xlsx", ".xlsm", ".npz", ".zip")
 SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
     # How files begin; what they are; suffixes; the way out if the name has another.
@@ -33,18 +63,18 @@ SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
     (b"PAR1\x15", "a Parquet file", (".parquet", ".pq"), ""),
     (b"ARROW1\x00\x00", "an Arrow file", (".arrow", ".feather", ".ipc"), ""),
     (b"\x93NUMPY", "an array of NumPy", (".npy",), ""),
-    (b"\xd0\xcf\x11\xe0", "an Excel file of before 2007", (), "Save it as .xlsx or .csv."),
-    (b"\x89HDF\r\n", "an HDF5 file", (), "Save its arrays with numpy.savez."),
-    (b"SQLite format 3\x00", "a database of SQLite", (), "Export the table as .csv."),
-    (b"\x80\x04\x95", "a pickle of Python", (), "Save its table as .csv or .parquet."),
-    (b"\x80\x05\x95", "a pickle of Python", (), "Save its table as .csv or .parquet."),
-    (b"<stata_dta>", "a file of Stata", (), "Load it with pandas.read_stata, and save a .csv."),
-    (b"$FL2@(#)", "a file of SPSS", (), "Load it with pandas.read_spss, and save a .csv."),
-    (b"RDX3\n", "a file of R", (), "Write it in R: write.csv(frame, 'table.csv')."),
-    (b"%PDF-", "a PDF file", (), "Save the table as .csv."),
-    (b"version https://git-lfs.", "a pointer of Git LFS", (), "Fetch the data: git lfs pull."),
-    (b"<!doctype html", "a web page", (), "Download the file itself, not the page about it."),
-    (b"<html", "a web page", (), "Download the file itself, not the page about it."),
+    (b"\xd0\xcf\x11\xe0", "an Excel file of before 2007", (), WAYS_OUT[".xls"]),
+    (b"\x89HDF\r\n", "an HDF5 file", (), WAYS_OUT[".h5"]),
+    (b"SQLite format 3\x00", "a database of SQLite", (), WAYS_OUT[".sqlite"]),
+    (b"\x80\x04\x95", "a pickle of Python", (), WAYS_OUT[".pkl"]),
+    (b"\x80\x05\x95", "a pickle of Python", (), WAYS_OUT[".pkl"]),
+    (b"<stata_dta>", "a file of Stata", (), WAYS_OUT[".dta"]),
+    (b"$FL2@(#)", "a file of SPSS", (), WAYS_OUT[".sav"]),
+    (b"RDX3\n", "a file of R", (), WAYS_OUT[".rda"]),
+    (b"%PDF-", "a PDF file", (), "Save the table as .csv"),
+    (b"version https://git-lfs.", "a pointer of Git LFS", (), "Fetch the data: git lfs pull"),
+    (b"<!doctype html", "a web page", (), "Download the file itself, not the page about it"),
+    (b"<html", "a web page", (), "Download the file itself, not the page about it"),
 )
 TEXT = bytes([9, 10, 13, *range(32, 127)])  # as tables in ASCII have them
 NEVER_TEXT = (*ZIPPED, ".npy", ".parquet", ".pq", ".feather")
@@ -108,8 +138,8 @@ def check_signature(path: Path) -> None:
     suffix = path.suffix.lower()
     for signature, what, suffixes, way_out in SIGNATURES:
         if start.lstrip().lower().startswith(signature.lower()) and suffix not in suffixes:
-            way_out = way_out or f"Let its name end in {' or '.join(suffixes)}."
-            raise ValueError(f"{path}: must be what its name says; it is {what}. {way_out}")
+            way_out = way_out or f"Let its name end in {' or '.join(suffixes)}"
+            raise ValueError(f"{path}: must be what its name says; it is {what}. {way_out}.")
     if suffix in NEVER_TEXT and b"\n" in start and not start.translate(None, TEXT):
         raise ValueError(
             f"{path}: must be what its name says; it is text. Let its name end in .csv or, for "

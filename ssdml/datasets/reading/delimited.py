@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number, of_cells
-from ssdml.utils.files import check_memory, check_regular, open_regular
+from ssdml.utils.files import WAYS_OUT, check_memory, check_regular, open_regular
 from ssdml.utils.typing import Ints
 
 if TYPE_CHECKING:
@@ -36,15 +36,21 @@ NAMES = {**SEPARATORS, BLANK: "blanks"}
 REMARK = "#"  # begins a line above the header
 ESCAPED = re.compile(rb'(?:^|[,;\t|\n])"[^"\n]*\\"(?=[^",;\t|\r\n])')  # a quote within quotes
 FASTTEXT = "__label__"
-PAIRS = re.compile(rb"[-+.\de]+(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]")  # of svmlight
-OF_SVMLIGHT = (
-    "Load it with sklearn.datasets.load_svmlight_file, and save X.toarray() and y with numpy.savez"
-)
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
 RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULTILINE)
 DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTILINE)
-ARFF = re.compile(rb"(?:\s*%[^\n]*\n)*\s*@relation\s", re.IGNORECASE)
-OF_ARFF = "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)"
+FOREIGN = (  # texts that are no tables, with the suffixes of their formats
+    (
+        re.compile(rb"[-+.\de]+(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]"),
+        "pairs index:value, as svmlight writes",
+        ".svm",
+    ),
+    (
+        re.compile(rb"(?:\s*%[^\n]*\n)*\s*@relation\s", re.IGNORECASE),
+        "attributes, as Weka writes",
+        ".arff",
+    ),
+)
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator, but at least these lines:
 FIRST_LINES = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){1,3}")
@@ -96,12 +102,9 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         content = content[declared.end() :]
     if not content.strip():
         raise ValueError(f"{path}: must contain rows; got an empty file.")
-    if PAIRS.match(content):
-        raise ValueError(
-            f"{path}: must have cells; got pairs index:value, as svmlight writes. {OF_SVMLIGHT}."
-        )
-    if ARFF.match(content):
-        raise ValueError(f"{path}: must have cells; got attributes, as Weka writes. {OF_ARFF}.")
+    for pattern, what, suffix in FOREIGN:
+        if pattern.match(content):
+            raise ValueError(f"{path}: must have cells; got {what}. {WAYS_OUT[suffix]}.")
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)
     if RULED.match(content):

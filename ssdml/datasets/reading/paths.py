@@ -13,7 +13,6 @@ from ssdml.datasets.pixels import image_suffixes
 from ssdml.datasets.reading.arrays import label_file, read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice
-from ssdml.datasets.reading.delimited import OF_ARFF, OF_SVMLIGHT
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
     as_relative,
@@ -33,33 +32,8 @@ from ssdml.datasets.reading.tables import (
     read_zipped_table,
     table_suffix,
 )
-from ssdml.utils.files import check_inside, check_signature, parse_json, read_regular
+from ssdml.utils.files import WAYS_OUT, check_inside, check_signature, parse_json, read_regular
 
-AS_TABLE = "Load it with {}, and save frame.to_parquet(path)"
-WAYS_OUT = {
-    **dict.fromkeys(
-        (".pkl", ".pickle", ".pt", ".pth", ".joblib"),
-        "Pickles can run code: if you trust it, load it, and save its arrays with numpy.savez or "
-        "its table with frame.to_parquet(path)",
-    ),
-    **dict.fromkeys((".orc", ".avro", ".lance", ".fst"), "Write it as .parquet"),
-    **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers", ".fods"), "Save it as .xlsx or .csv"),
-    ".arff": OF_ARFF,
-    **dict.fromkeys((".svm", ".libsvm", ".svmlight"), OF_SVMLIGHT),
-    **dict.fromkeys(
-        (".h5", ".hdf5", ".hdf", ".mat", ".zarr", ".nc", ".safetensors", ".tfrecord"),
-        "Save its arrays with numpy.savez",
-    ),
-    ".h5ad": "Load it with anndata.read_h5ad, and save its arrays with numpy.savez",
-    ".dta": AS_TABLE.format("pandas.read_stata"),
-    **dict.fromkeys((".sav", ".zsav", ".por"), AS_TABLE.format("pandas.read_spss")),
-    **dict.fromkeys((".sas7bdat", ".xpt"), AS_TABLE.format("pandas.read_sas")),
-    **dict.fromkeys((".rds", ".rdata", ".rda"), "Write it in R: write.csv(frame, 'table.csv')"),
-    **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".duckdb"), "Export the table as .csv"),
-    **dict.fromkeys((".html", ".xml"), AS_TABLE.format("pandas.read_html or read_xml")),
-    **dict.fromkeys((".gz", ".tar", ".tgz", ".7z", ".rar"), "Unpack it, and name a file in it"),
-    **dict.fromkeys((".vec", ".md"), "Rename it to .txt"),
-}
 FORMS = ("sample_submission", "samplesubmission", "gender_submission")  # of Kaggle, to be filled
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 PART = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
