@@ -389,7 +389,7 @@ def loss_scores(kind: str, score: str = "R@1") -> dict[str, dict[str, list[float
     found = {}
     for dataset, title in LOSS_SETS.items():
         methods = by_method(succeeded(kind, dataset), score)
-        scores = {name: values for name, values in methods.items() if len(values) == SEEDS}
+        scores = {name: v[:SEEDS] for name, v in methods.items() if len(v) >= SEEDS}
         if scores:
             found[title] = scores
     return found
