@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from ssdml.classification.forms import Form, principal_form
-from ssdml.classification.learning import Evidence, learn_evidence, update_evidence
+from ssdml.classification.learning import Evidence, learn_evidence
 from ssdml.classification.new_rows import ClassInterpolator, interpolator
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
@@ -36,7 +35,7 @@ from ssdml.metric.stiefel import (
 )
 from ssdml.networks.sampling import partitions
 from ssdml.utils.linalg import covariance, factor_of_few, product, random_orthonormal
-from ssdml.utils.parallel import Threads, count_threads, threads
+from ssdml.utils.parallel import count_threads, threads
 from ssdml.utils.progress import Stages
 from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED
@@ -66,15 +65,9 @@ class Classes(NamedTuple):
 
     def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
         """Spread them again on the graphs of the input and of an embedding together."""
+        weights = adjacency(self.form.graph) + adjacency(nearer)
         with threads(count_threads(n_jobs, "SSDML")) as pool:
-            return _on_both(self.evidence, adjacency(self.form.graph), nearer, before, pool)
-
-
-def _on_both(
-    evidence: Evidence, weights: csr_array, nearer: KNNGraph, before: Array, pool: Threads
-) -> Array:
-    both = Diffusion(weights + adjacency(nearer), pool)
-    return evidence.on(both, beside=before, farther=FARTHER)
+            return self.evidence.on(Diffusion(weights, pool), beside=before, farther=FARTHER)
 
 
 @contextmanager
@@ -101,47 +94,6 @@ def warn_if_alone(alone: bool, who: str, *, stacklevel: int) -> None:
             "are learned from the labeled samples alone. Label more samples.",
             stacklevel=stacklevel,
         )
-
-
-def update_classes(
-    classes: Classes,
-    forms: list[Form],
-    labels: Ints,
-    before: Array,
-    first: Array,
-    nearer: KNNGraph | None,
-    *,
-    n_jobs: int | None,
-) -> tuple[Classes, Array, Array]:
-    """Learn again from other labels with the weights of an earlier pool.
-
-    Parameters
-    ----------
-    before : array of shape (n, C)
-        Distributions that were learned from the earlier labels.
-    first : array of shape (n, C)
-        The same on the graph of the input.
-    nearer : KNNGraph or None
-        Of the embedding; None after one round.
-
-    Returns
-    -------
-    classes : Classes
-    first : ndarray of shape (n, C)
-        With the labels in their rows.
-    distributions : ndarray of shape (n, C)
-    """
-    with threads(count_threads(n_jobs, "SSDML")) as pool:
-        weights = [adjacency(form.graph) for form in forms]
-        diffusions = [Diffusion(matrix, pool) for matrix in weights]
-        evidence = update_evidence(classes.evidence, forms, labels, diffusions, before)
-        first = first.copy()
-        first[evidence.labeled] = evidence.labels
-        if nearer is None:
-            distributions = evidence.on(diffusions[evidence.form])
-        else:
-            distributions = _on_both(evidence, weights[evidence.form], nearer, first, pool)
-    return classes._replace(evidence=evidence), first, distributions
 
 
 def count_rounds(model: SSDML, n_samples: int, n_unlabeled: int) -> int:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ssdml.classification.learning import update_evidence
 from ssdml.classification.suspects import SuspectedLabels, suspects
 from ssdml.metric.alternation import (
     ONE_CLASS,
     combine,
+    diffusions_of,
     input_weight,
     interpolated,
     learn_classes,
     rescaled,
-    update_classes,
     warn_if_alone,
 )
 from ssdml.metric.features import Whitening
@@ -70,15 +71,15 @@ def relabeled(
 
 def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     """Learn the classes from a few more labels, with the weights of the pool and the metric."""
-    classes, first, distributions = update_classes(
-        pooled.classes,
-        kept.forms,
-        labels,
-        model.label_distributions_,
-        pooled.first,
-        kept.nearer,
-        n_jobs=model.n_jobs,
-    )
+    earlier, before = pooled.classes.evidence, model.label_distributions_
+    with diffusions_of(kept.forms, model.n_jobs) as diffusions:
+        evidence = update_evidence(earlier, kept.forms, labels, diffusions, before)
+        classes, first = pooled.classes._replace(evidence=evidence), pooled.first.copy()
+        first[evidence.labeled] = evidence.labels
+        if kept.nearer is None:
+            distributions = evidence.on(diffusions[evidence.form])
+        else:
+            distributions = classes.renewed(first, kept.nearer, model.n_jobs)
     classifier, represented = interpolated(
         classes.of_rows(kept.X, distributions), represent=model.representation_ is not None
     )
