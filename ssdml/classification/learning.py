@@ -233,18 +233,8 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     places, members = [place for place, _ in found], [member for _, member in found]
     free = unlabeled_rows(labeled, n)
     scales = 1 / np.array([_spread(member.classifier.logits(free)) for member in members])
-    few, held_out = _few_weights(members), HeldOut(judged[:0], codes[:0], np.empty((0, n_classes)))
-    doubt, weights = 1.0, SHARPNESS * few
     held = folds >= 0
-    if held.any():
-        logits = np.stack(
-            [scale * m.held_out[held] for m, scale in zip(members, scales, strict=True)]
-        )
-        doubt = DOUBT / (DOUBT + held.sum())
-        center = doubt * few + (1 - doubt) / len(few)
-        weights = pool_weights(logits, codes[judged[held]], center)
-        distributions = softmax(np.tensordot(weights, logits, 1))
-        held_out = HeldOut(judged[held], codes[judged[held]], distributions)
+    weights, distributions, doubt = _weights(members, scales, codes[judged], held)
 
     def voting(weights: Floats) -> tuple[Voter, ...]:
         return tuple(
@@ -271,7 +261,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         prior.skew,
         doubt + (1 - doubt) * trust,
         0.0 if alone else doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
-        held_out,
+        HeldOut(judged[held], codes[judged[held]], distributions),
         _trusted_form(members, places, weights),
         voting(weights),
     )
@@ -364,9 +354,21 @@ def _some(labeled: Indices, codes: Ints, most: int, rng: np.random.Generator) ->
     return np.sort(shuffled[kept])
 
 
-def _few_weights(members: list[Member]) -> Floats:
-    weights = np.array([member.few_weight for member in members])
-    return weights / weights.sum()
+def _weights(
+    members: list[Member], scales: Floats, codes: Ints, held: Array
+) -> tuple[Floats, Floats, float]:
+    """Weights of the scaled logits, distributions (h, C) of the rows held out, and the doubt.
+
+    The doubt is the share of the constants for few labels in what the weights are drawn to.
+    """
+    few = np.array([member.few_weight for member in members])
+    few /= few.sum()
+    logits = np.stack([scale * m.held_out[held] for m, scale in zip(members, scales, strict=True)])
+    if not held.any():
+        return SHARPNESS * few, logits[0], 1.0
+    doubt = DOUBT / (DOUBT + held.sum())
+    weights = pool_weights(logits, codes[held], doubt * few + (1 - doubt) / len(few))
+    return weights, softmax(np.tensordot(weights, logits, 1)), doubt
 
 
 def _trusted_form(members: list[Member], places: list[int], weights: Floats) -> int:
