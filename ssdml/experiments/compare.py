@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.budgets import Budget
@@ -123,13 +123,7 @@ def compare(
             f"compare: dataset must be a Dataset; got {type(dataset).__name__}. Pass "
             "ssdml.datasets.load_dataset(name_or_path), or Dataset(name, X, y, class_names)."
         )
-    if isinstance(seeds, Integral):
-        raise TypeError(
-            f"compare: seeds must be a sequence of numbers; got {seeds!r}. Pass range({seeds})."
-        )
-    seeds = as_list(seeds, "seeds", "compare", "numbers")
-    for seed in seeds:
-        check_count(seed, "seeds", "compare", least=0)
+    seeds, budgets = _as_seeds(seeds), _as_budgets(labels_per_class)
     check_count(map_rows, "map_rows", "compare", least=0)
     if progress is not None and not callable(progress):
         raise TypeError(f"compare: progress must be a function or None; got {progress!r}. Omit it.")
@@ -138,31 +132,10 @@ def compare(
             f"compare: cluster must be an address or 'local'; got {cluster!r}. Pass the address of "
             "a dask scheduler, as in 'tcp://host:8786'."
         )
-    if isinstance(labels_per_class, int | Budget):
-        labels_per_class = [labels_per_class]
-    budgets = as_list(labels_per_class, "labels_per_class", "compare", "numbers or Budgets")
-    for budget in budgets:
-        if not isinstance(budget, Budget):
-            check_count(budget, "labels_per_class", "compare")
-    methods = [methods] if isinstance(methods, str) else methods
-    if not isinstance(methods, Mapping):
-        methods = as_list(methods, "methods", "compare", "names")
-        for method in methods:
-            if not isinstance(method, str):
-                raise TypeError(f"compare: methods must be names; got {method!r}. Pass 'ssdml'.")
     out = Path(out)
     count_threads(n_jobs, "compare")  # checks it before anything is written
     refuse_other_results(out, resume)
-    if isinstance(methods, Mapping):
-        factories = dict(methods)
-        for name, factory in factories.items():
-            if not callable(factory):
-                raise TypeError(
-                    f"compare: methods[{name!r}] must make an estimator; got {factory!r}. Pass "
-                    "lambda random_state, n_jobs: ..., which returns a new one."
-                )
-    else:
-        factories = _factories(methods, dataset, deep, weights, protocol)
+    factories = _factories(methods, dataset, deep, weights, protocol)
     form = resolve_features(dataset, "raw" if deep and features == "auto" else features)
     if deep and form in ("components", "standardized"):
         raise ValueError(
@@ -226,8 +199,30 @@ def available_methods(
     return METHODS | deep_methods(dataset)
 
 
+def _as_seeds(seeds: Any) -> list[int]:
+    if isinstance(seeds, Integral):
+        raise TypeError(
+            f"compare: seeds must be a sequence of numbers; got {seeds!r}. Pass range({seeds})."
+        )
+    found: list[int] = as_list(seeds, "seeds", "compare", "numbers")
+    for seed in found:
+        check_count(seed, "seeds", "compare", least=0)
+    return found
+
+
+def _as_budgets(given: Any) -> list[int | Budget]:
+    listed = [given] if isinstance(given, int | Budget) else given
+    budgets: list[int | Budget] = as_list(
+        listed, "labels_per_class", "compare", "numbers or Budgets"
+    )
+    for budget in budgets:
+        if not isinstance(budget, Budget):
+            check_count(budget, "labels_per_class", "compare")
+    return budgets
+
+
 def _factories(
-    names: Sequence[str],
+    methods: Mapping[str, Factory] | Sequence[str] | str,
     dataset: Dataset,
     deep: bool,
     weights: str | Path | None,
@@ -237,6 +232,19 @@ def _factories(
     from ssdml.experiments.methods.registry import DEEP_METHODS
     from ssdml.experiments.methods.tuning import tuned
 
+    if isinstance(methods, Mapping):
+        for name, factory in methods.items():
+            if not callable(factory):
+                raise TypeError(
+                    f"compare: methods[{name!r}] must make an estimator; got {factory!r}. Pass "
+                    "lambda random_state, n_jobs: ..., which returns a new one."
+                )
+        return dict(methods)
+    listed = [methods] if isinstance(methods, str) else methods
+    names: list[str] = as_list(listed, "methods", "compare", "names")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"compare: methods must be names; got {name!r}. Pass 'ssdml'.")
     networks = [name for name in names if parse_method(name)[0] in DEEP_METHODS]
     if networks and not deep:
         raise ValueError(
