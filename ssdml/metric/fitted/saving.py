@@ -49,6 +49,15 @@ TREES = {  # of t nodes, s trees and g labeled rows
     "trees_codes": "i g",
     "trees_weight": "f",
 }
+OPTIONAL = {  # of m labeled rows, h of them held out
+    "labeled_rows_": "i m",
+    "classifier_center": "f {d}",
+    "held_out_rows": "i h",
+    "held_out_codes": "i h",
+    "held_out_distributions": "f h c",
+    "novelty_log_odds": "f n",
+    "novelty_farthest": "f n",
+}
 MOST_WEIGHT = 1e6  # of trees
 
 Metric = TypeVar("Metric", bound="LearnedMetric")
@@ -161,49 +170,60 @@ def restore_names(
 
 def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
     """Raise ValueError, KeyError or TypeError unless the parts of a saved model fit together."""
-    d, names = config["n_features_in"], config["feature_names_in"]
+    _check_config(config)
+    shapes = _shapes(config, arrays)
+    check_arrays(arrays, shapes)
+    if "classifier_rows" in shapes:
+        k, most = int(arrays["classifier_n_neighbors"]), len(arrays["classifier_rows"])
+        if not 1 <= k <= most:
+            raise ValueError(f"classifier_n_neighbors must be from 1 to {most}; got {k}")
+    n_rows, n_classes = arrays["label_distributions_"].shape
+    limits = (
+        (n_rows, ("reference_rows_", "labeled_rows_", "held_out_rows")),
+        (n_classes, ("held_out_codes", "trees_codes")),
+        (config["n_features_in"], ("trees_columns",)),
+        (len(arrays.get("trees_columns", ())), ("trees_children", "trees_roots", "trees_leaves")),
+    )
+    for limit, names in limits:
+        for name in names:
+            rows = arrays.get(name, np.empty(0))
+            if rows.size and not 0 <= rows.min() <= rows.max() < limit:
+                raise ValueError(f"{name} must be from 0 to {limit - 1}")
+    if "trees_children" in shapes:
+        _check_trees(arrays)
+    check_class_names(config, arrays)
+
+
+def _check_config(config: dict[str, Any]) -> None:
+    """Raise ValueError if an entry is no number or name as a fit has it."""
+    d, names, weight = (config[k] for k in ("n_features_in", "feature_names_in", "input_weight"))
     if type(d) is not int or d < 1:
         raise ValueError(f"n_features_in must be a positive integer; got {d!r}")
     if names is not None and (len(names) != d or {type(name) for name in names} != {str}):
         raise ValueError(f"feature_names_in must be {d} names; got {names!r}")
-    weight, represents = config["input_weight"], config["represents_classes"]
     if weight is not None and not (type(weight) in (int, float) and weight >= 0):
         raise ValueError(f"input_weight must be a number of at least 0; got {weight!r}")
-    shapes, width, q, rows = dict(SHAPES), d, 0, arrays.get("reference_rows_")
+
+
+def _shapes(config: dict[str, Any], arrays: dict[str, Array]) -> dict[str, str]:
+    """Kind and axes of the arrays that a model must have, or may have and has."""
+    d, q, shapes = config["n_features_in"], 0, dict(SHAPES)
+    width = d
     if any(name in arrays for name in CLASSIFIER):
         shapes |= CLASSIFIER
         q = arrays["classifier_matrix"].shape[-1] + 1
-        k, most = int(arrays["classifier_n_neighbors"]), len(arrays["classifier_rows"])
-        if not 1 <= k <= most:
-            raise ValueError(f"classifier_n_neighbors must be from 1 to {most}; got {k}")
         if any(name in arrays for name in TREES):
             shapes |= TREES
-    elif represents:
+    elif config["represents_classes"]:
         raise KeyError("classifier_rows")
-    if represents:
+    if config["represents_classes"]:
         width += arrays["label_distributions_"].shape[-1]
-    if rows is None:
-        shapes["embedding_"] = "f n l"
-    else:
+    if "reference_rows_" in arrays:
         shapes["reference_rows_"] = "i r"
-    optional = {"labeled_rows_": "i m", "novelty_log_odds": "f n", "novelty_farthest": "f n"}
-    optional["classifier_center"] = "f {d}"
-    optional |= {"held_out_rows": "i h", "held_out_codes": "i h", "held_out_distributions": "f h c"}
-    shapes |= {name: shape for name, shape in optional.items() if name in arrays}
-    sizes = {"d": d, "width": width, "q": q}
-    check_arrays(arrays, {name: s.format(**sizes) for name, s in shapes.items()})
-    n_rows, n_classes = arrays["label_distributions_"].shape
-    limits = {name: n_rows for name in ("reference_rows_", "labeled_rows_", "held_out_rows")}
-    limits |= {"held_out_codes": n_classes, "trees_codes": n_classes, "trees_columns": d}
-    n_nodes = len(arrays.get("trees_columns", ()))
-    limits |= {name: n_nodes for name in ("trees_children", "trees_roots", "trees_leaves")}
-    for name, limit in limits.items():
-        rows = arrays.get(name, np.empty(0))
-        if rows.size and not 0 <= rows.min() <= rows.max() < limit:
-            raise ValueError(f"{name} must be from 0 to {limit - 1}")
-    if "trees_children" in shapes:
-        _check_trees(arrays)
-    check_class_names(config, arrays)
+    else:
+        shapes["embedding_"] = "f n l"
+    shapes |= {name: shape for name, shape in OPTIONAL.items() if name in arrays}
+    return {name: shape.format(d=d, width=width, q=q) for name, shape in shapes.items()}
 
 
 def _check_trees(arrays: dict[str, Array]) -> None:
