@@ -219,13 +219,13 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
     """Return the rows of a list of objects, of columns (as of pandas), or of either by a name."""
     if isinstance(content, list):
         return content
-    if isinstance(content, dict):
-        content = {name: value for name, value in content.items() if value is not None}
-        if {"ids", "included"} <= content.keys():  # Chroma
-            del content["included"]
-    if isinstance(content, dict) and content.keys() == {"schema", "data"}:  # pandas: orient="table"
-        content = {"data": content["data"]}
-    if isinstance(content, dict) and {"columns", "data"} <= content.keys():
+    given = content.items() if isinstance(content, dict) else ()
+    content = {name: value for name, value in given if value is not None}
+    if {"ids", "included"} <= content.keys():  # Chroma
+        del content["included"]
+    if content.keys() == {"schema", "data"}:  # pandas: orient="table"
+        del content["schema"]
+    if {"columns", "data"} <= content.keys():
         names, data = content["columns"], content["data"]
         if isinstance(names, list) and isinstance(data, list):
             names = list(map(str, names))
@@ -233,17 +233,17 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
                 dict(zip(names, row, strict=False)) if isinstance(row, list) else row
                 for row in data
             ]
-    if isinstance(content, dict) and {"images", "annotations", "categories"} <= content.keys():
+    if {"images", "annotations", "categories"} <= content.keys():
         with suppress(KeyError, TypeError):
             return _of_coco(**{k: content[k] for k in ("images", "annotations", "categories")})
-    if isinstance(content, dict) and content.keys() == {"classes", "labels"}:  # FiftyOne
+    if content.keys() == {"classes", "labels"}:  # FiftyOne
         names, labels = content["classes"] or [], content["labels"]
         if isinstance(names, list) and isinstance(labels, dict):
             return [
                 {"filename": n, "label": names[c] if c in range(len(names)) else c}
                 for n, c in labels.items()
             ]
-    values = list(content.values()) if isinstance(content, dict) else []
+    values = list(content.values())
     filled = _lists_in(content)
     if len(filled) == 1 and all(isinstance(row, dict) for row in filled[0]):
         return filled[0]  # beside a version and the like
@@ -276,9 +276,9 @@ def _of_coco(images: Any, annotations: Any, categories: Any) -> list[dict[str, A
     return [{"filename": i["file_name"], "label": list(labels[i["id"]])} for i in images]
 
 
-def _lists_in(content: Any) -> list[list[Any]]:
+def _lists_in(content: dict[str, Any]) -> list[list[Any]]:
     """Return the lists that objects in each other hold, but for empty ones."""
-    found, objects = [], [content] if isinstance(content, dict) else []
+    found, objects = [], [content]
     while objects:
         values = list(objects.pop().values())
         found += [value for value in values if isinstance(value, list) and value]
