@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.utils.labels import as_labels, check_same_kind, encode_labels
+from ssdml.evaluation.scores import codes_of_rows
+from ssdml.utils.labels import as_labels, check_same_kind
 from ssdml.utils.typing import Floats, Ints
 from ssdml.utils.validation import UNLABELED, check_count, check_rows, without_container
 
@@ -78,15 +79,8 @@ def calibration_error(
         )
     proba = check_rows(probabilities, who, "probabilities")
     _check_distributions(proba, who)
-    codes, found = encode_labels(y, who)
-    if len(codes) != len(proba):
-        raise ValueError(
-            f"{who}: y must have an entry for each of the {len(proba)} rows of probabilities; got "
-            f"{len(codes)}."
-        )
+    codes, found = codes_of_rows(y, len(proba), who, ("probabilities", "y"))
     known = codes != UNLABELED
-    if not known.any():
-        raise ValueError(f"{who}: y must contain labels; all {len(codes)} entries are unlabeled.")
     columns = _column_classes(found, proba.shape[1], classes, who)
     predicted = columns[proba[known].argmax(axis=1)]
     bins = reliability(proba[known].max(axis=1), predicted == found[codes[known]], n_bins=n_bins)

@@ -243,18 +243,29 @@ def _labeled_rows(
     """Return the labeled rows, their codes, and the classes that the codes name."""
     check_order(Z, y, who, names)
     rows = check_rows(Z, who, names[0])
+    codes, classes = codes_of_rows(y, len(rows), who, names)
+    labeled = codes != UNLABELED
+    return rows[labeled], codes[labeled], classes
+
+
+def codes_of_rows(
+    y: npt.ArrayLike, n_rows: int, who: str, names: tuple[str, str]
+) -> tuple[Ints, npt.NDArray[Any]]:
+    """Encode the labels of rows; raise if their numbers differ, or if no row has one.
+
+    ``names`` are those of the rows and of y.
+    """
     codes, classes = encode_labels(y, who, names[1])
-    if len(codes) != len(rows):
+    if len(codes) != n_rows:
         raise ValueError(
-            f"{who}: {names[1]} must have a label for each of the {len(rows)} rows of {names[0]}; "
+            f"{who}: {names[1]} must have a label for each of the {n_rows} rows of {names[0]}; "
             f"got {len(codes)}."
         )
-    labeled = codes != UNLABELED
-    if not labeled.any():
+    if (codes == UNLABELED).all():
         raise ValueError(
             f"{who}: {names[1]} must contain labels; all {len(codes)} entries are unlabeled."
         )
-    return rows[labeled], codes[labeled], classes
+    return codes, classes
 
 
 def _searched(

@@ -41,7 +41,7 @@ def test_numbers_of_columns_are_taken_with_a_warning():
     [
         ([[2, -1.0]] * 2, [0, 1], {}, ValueError, r"sum to 1 .*got \[2.0, -1.0\] in row 0"),
         ([[0.5, 0.5], [0.5, 0.4]], [0, 1], {}, ValueError, "in row 1. Pass the result of predict"),
-        (PROBA, [0, 1], {}, ValueError, "an entry for each of the 4 rows .*; got 2"),
+        (PROBA, [0, 1], {}, ValueError, "a label for each of the 4 rows of probabilities; got 2"),
         (PROBA, [-1] * 4, {}, ValueError, "must contain labels; all 4 entries are unlabeled"),
         (PROBA, list("abba"), {}, ValueError, "y must name .*got 2 classes for 3 columns. Pass cl"),
         (PROBA, [5, 6, 6, 5], {}, ValueError, "y must name the class of each column; got 2"),
