@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ssdml.utils.parallel import SharedSetting
+from ssdml.utils.validation import check_tensor
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -25,8 +26,13 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 def check_float_matrix(value: Any, name: str, who: str) -> None:
     """Raise unless ``value`` is a 2-D floating tensor with values and at least one column."""
     is_tensor = isinstance(value, torch.Tensor)
-    if is_tensor and (problem := _without_values(value)):
-        raise TypeError(f"{who}: {name} must be dense; got {problem}.")
+    if is_tensor:
+        check_tensor(value, who, name)
+        if torch._C._functorch.is_batchedtensor(value):
+            raise TypeError(
+                f"{who}: {name} must hold data; got a tensor of torch.vmap. Call it for one batch "
+                "after the other."
+            )
     if not is_tensor or not value.is_floating_point() or value.itemsize < 2:
         way_out = f"{name}.float()" if isinstance(value, torch.Tensor) else "a tensor"
         raise TypeError(
@@ -39,19 +45,6 @@ def check_float_matrix(value: Any, name: str, who: str) -> None:
             f"{who}: {name} must have two dimensions and a column; got shape "
             f"{tuple(value.shape)}.{way_out}"
         )
-
-
-def _without_values(value: torch.Tensor) -> str | None:
-    """Tell why a tensor is no array of values, and what to pass instead; None if it is one."""
-    if value.is_nested:
-        return "a nested tensor. Pass torch.cat(tensor.unbind())"
-    if value.layout != torch.strided:
-        return f"the layout {value.layout}. Pass tensor.to_dense()"
-    if value.is_meta:
-        return "a tensor on the meta device, without values. Pass one on another device"
-    if torch._C._functorch.is_batchedtensor(value):
-        return "a tensor of torch.vmap, without values. Call it for one batch after the other"
-    return None
 
 
 def check_integers(value: Any, shape: torch.Size, name: str, who: str) -> None:

@@ -305,7 +305,7 @@ def check_tensor(X: Any, who: str, name: str) -> None:
     if getattr(X, "is_nested", False):
         raise TypeError(
             f"{who}: {name} must be dense; got a nested tensor. Pass "
-            f"torch.nested.to_padded_tensor({name}, 0.0)."
+            f"torch.nested.to_padded_tensor({name}, 0.0), or torch.cat({name}.unbind())."
         )
     if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
         raise TypeError(
