@@ -177,13 +177,19 @@ class Header(NamedTuple):
         """The first row of data."""
         return self.n_above + self.n_rows + self.n_below
 
-    def notes(self) -> list[str]:
+    @property
+    def can_repeat(self) -> bool:
+        """Whether rows that equal it are no data, but headers of files below each other."""
+        return self.names is not None and len(self.names) > 1
+
+    def notes(self, n_repeated: int) -> list[str]:
         """Tell what was found, unless it is one row of names at the top."""
         if self.names is None:
             return [NO_HEADER]
         notes = [f"rows above the header left out: {self.n_above}"] if self.n_above else []
         notes += [f"rows below the header left out: {self.n_below}"] if self.n_below else []
-        return notes + [f"names of columns joined from {self.n_rows} rows"] * (self.n_rows > 1)
+        notes += [f"names of columns joined from {self.n_rows} rows"] * (self.n_rows > 1)
+        return notes + [f"repeated headers left out: {n_repeated}"] * (n_repeated > 0)
 
 
 def find_header(rows: Sequence[Sequence[Any]]) -> Header:
@@ -318,13 +324,13 @@ def headed(
     header = find_header(rows)
     names = header.names or [str(number) for number in range(1, cells.num_columns + 1)]
     names[0] = names[0].lstrip("# ") or names[0]  # a header as a remark, as of NumPy
-    notes += header.notes()
     cells, numbers = cells.slice(header.start), numbers[header.start :]
-    if header.n_rows and len(names) > 1:
-        kept = np.delete(np.arange(len(numbers)), _rows_like(cells, rows[header.n_above]))
-        if len(kept) < len(numbers):  # of files below each other
-            notes += [f"repeated headers left out: {len(numbers) - len(kept)}"]
-            cells, numbers = cells.take(kept), numbers[kept]
+    kept = np.arange(len(numbers))
+    if header.can_repeat:
+        kept = np.delete(kept, _rows_like(cells, rows[header.n_above]))
+    notes += header.notes(len(numbers) - len(kept))
+    if len(kept) < len(numbers):
+        cells, numbers = cells.take(kept), numbers[kept]
     if not len(numbers):
         raise ValueError(f"{path}: must contain rows; got a header alone.")
     used = [j for j, name in enumerate(names) if name or not _is_empty(cells.column(j))]

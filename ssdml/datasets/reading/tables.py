@@ -375,7 +375,7 @@ def read_excel(path: Path, on_disk: int) -> Table:
     rows = [(*row, *[None] * (width - len(row))) for row in rows]
     header = find_header(rows)
     names = header.names or list(map(str, range(1, width + 1)))
-    again = rows[header.n_above] if header.n_rows and width > 1 else None  # in tables joined
+    again = rows[header.n_above] if header.can_repeat else None
     given = [row for row in range(header.start, len(rows)) if rows[row] != again]
     n_repeated = len(rows) - header.start - len(given)
     numbers, rows = [numbers[row] for row in given], [rows[row] for row in given]
@@ -403,8 +403,7 @@ def read_excel(path: Path, on_disk: int) -> Table:
         lambda row: f"row {numbers[row]}",
         (
             f"sheet {title!r}",
-            *header.notes(),
-            *[f"repeated headers left out: {n_repeated}"][:n_repeated],
+            *header.notes(n_repeated),
             *[f"merged cells filled: {n_merged}"][:n_merged],
         ),
         tuple(doubts),
