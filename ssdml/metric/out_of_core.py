@@ -70,16 +70,16 @@ class Labeled(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Parameters that all partitions share."""
+    """What all partitions share."""
 
-    who: str
+    model: SSDML  # its parameters alone
     n_neighbors: int
-    decay: float
-    propagation: str
-    mining: str
-    input_weight: float | str
-    n_jobs: int | None
     seed: int
+
+    @property
+    def who(self) -> str:
+        """Beginning of messages."""
+        return type(self.model).__name__
 
 
 class Share(NamedTuple):
@@ -127,16 +127,8 @@ def learn_out_of_core(
             # Wait here: partitions submitted earlier would make the cluster keep all blocks.
             labeled: Labeled = kept.compute()
         _warn_many_labels(len(labeled.numbers), parts, who)
-        task = Task(
-            who,
-            n_neighbors,
-            model.decay,
-            model.propagation,
-            model.mining,
-            model.input_weight,
-            model.n_jobs,
-            seed,
-        )
+        # What was fitted, and callbacks, do not travel.
+        task = Task(type(model)(**model.get_params(deep=False)), n_neighbors, seed)
         with stages("partitions"):
             ask = dask.delayed(summarize, nout=2)
             results = [ask(list(blocks[chunks]), kept, share, task) for chunks, share in parts]
@@ -146,7 +138,7 @@ def learn_out_of_core(
         _release(kept)
     pool = pool_summaries(summaries)
     warn_if_alone(pool.alone, who, stacklevel=6)
-    return _learn(pool, moments, labeled, task, model, stages)
+    return _learn(pool, moments, labeled, task, stages)
 
 
 # Divide rows and work among partitions
@@ -290,7 +282,7 @@ def summarize(
     # Number 0 leaves the seed unchanged.
     rng = np.random.default_rng([task.seed, share.number])
     state, numbers, classes = _partition_state(blocks, labeled, share, task, rng)
-    weight = input_weight(classes, task)
+    weight = input_weight(classes, task.model)
     held_out = direct = None
     if classes is not None:
         direct = classes.evidence.direct.of(state.X[:0]) if share.number == 0 else None
@@ -343,13 +335,13 @@ def _partition_state(
     labels = np.full(len(X), UNLABELED, dtype=np.int64)
     labels[labeled.numbers[inside] - share.start] = labeled.labels[inside]
     labels[share.stop - share.start :] = labeled.labels[~inside]
-    k = min(task.n_neighbors, len(X) - 1)
-    if task.propagation == "one-sided":
-        graph = knn_graph(graph_rows(X), k, n_jobs=task.n_jobs, random_state=rng)
-        distributions = propagate_labels(graph, labels, decay=task.decay, n_jobs=task.n_jobs)
+    model, k = task.model, min(task.n_neighbors, len(X) - 1)
+    if model.propagation == "one-sided":
+        graph = knn_graph(graph_rows(X), k, n_jobs=model.n_jobs, random_state=rng)
+        distributions = propagate_labels(graph, labels, decay=model.decay, n_jobs=model.n_jobs)
         return State(X, labels, graph, distributions), numbers, None
-    forms = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=task.n_jobs)
-    classes, distributions = learn_classes(forms, labels, n_jobs=task.n_jobs)
+    forms = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=model.n_jobs)
+    classes, distributions = learn_classes(forms, labels, n_jobs=model.n_jobs)
     return State(X, labels, classes.form.graph, distributions), numbers, classes
 
 
@@ -357,7 +349,7 @@ def _mine_share(state: State, share: Share, task: Task, rng: np.random.Generator
     if share.n_triplets == 0 or len(np.unique(state.classes)) < 2:
         none = np.empty(0, dtype=np.int64)
         return Triplets(none, none, none, np.empty(0))
-    return mine(state, task, share.n_triplets, rng)
+    return mine(state, task.model, share.n_triplets, rng)
 
 
 def _renumbered(triplets: Triplets, renumber: Callable[[Indices], Indices]) -> Triplets:
@@ -419,10 +411,10 @@ def _learn(
     moments: ClassMoments,
     labeled: Labeled,
     task: Task,
-    model: SSDML,
     stages: Stages,
 ) -> tuple[Learned, Indices, Array]:
     """Learn L on the pool, and combine it with classes and input, as a fit in memory does."""
+    model = task.model
     numbers, places = np.unique(
         np.concatenate([labeled.numbers, pool.numbers[pool.references]]), return_index=True
     )
@@ -461,11 +453,11 @@ def _learn(
 
 def _reference_form(pool: Summary, numbers: Indices, X: Array, task: Task) -> Form | None:
     """Form of the reference rows X, the one that most partitions trust; None if one-sided."""
-    if task.propagation == "one-sided":
+    if task.model.propagation == "one-sided":
         return None
     k, rng = min(task.n_neighbors, len(X) - 1), np.random.default_rng(task.seed)
     labels = pool.distributions[numbers].argmax(axis=1)
-    forms = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=task.n_jobs)
+    forms = forms_with_graphs(X, k, labels=labels, rng=rng, n_jobs=task.model.n_jobs)
     trusted = np.bincount([report["form"] for report in pool.history]).argmax()
     return forms[min(int(trusted), len(forms) - 1)]
 

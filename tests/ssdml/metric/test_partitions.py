@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
+from ssdml import SSDML
 from ssdml.classification.forms import forms_with_graphs
 from ssdml.metric import out_of_core
 from ssdml.metric.alternation import learn_classes
@@ -101,7 +102,7 @@ def problem(monkeypatch, rng):
     labeled = Labeled(numbers, labels[numbers], X[numbers])
     for array in (X, *labeled):
         array.flags.writeable = False
-    task = Task("SSDML", 8, 0.99, "two-sided", "propagated", "auto", None, 7)
+    task = Task(SSDML(), 8, 7)
     return X, labels, labeled, task, shares([100] * 6, 4, labels)
 
 
