@@ -30,9 +30,9 @@ from ssdml.utils.typing import Floats
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
 # Whose rows these are: a number of them is an id, which several rows may have.
-OWNER = re.compile(
-    r"(.*[_\-. ])?(subject|patient|participant|respondent|specimen|sample)"
-    r"([_\-. ]?(code[_\-. ])?(no|nr|num|number|code|#))?"
+WHOSE = "(subject|patient|participant|respondent|specimen|sample)"
+OWNER = re.compile(  # but not age_patient
+    rf"{WHOSE}|(.*[_\-. ])?{WHOSE}[_\-. ]?(code[_\-. ])?(no|nr|num|number|code|#)"
 )
 QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank)s?")
 # How rows are used: folds, parts and weights of a training.

@@ -203,7 +203,9 @@ def test_names_that_contain_id_are_features(read, frame, name, rng):
     assert_features(read(frame), frame, "p", "q", name)
 
 
-@pytest.mark.parametrize("name", ["subject", "Patient No", "participant", "Sample code number"])
+@pytest.mark.parametrize(
+    "name", ["subject", "Patient No", "study_patient_no", "Sample code number"]
+)
 def test_numbers_of_persons_and_samples_are_ids(read, frame, name, rng):
     data = read(frame.assign(**{name: rng.integers(9, size=N)}))
     assert_features(data, frame, "p", "q")
@@ -211,6 +213,12 @@ def test_numbers_of_persons_and_samples_are_ids(read, frame, name, rng):
     for values in (rng.normal(size=N), rng.permutation(N) % 2):
         measured = frame.assign(**{name: values})
         assert_features(read(measured), measured, "p", "q", name)
+
+
+@pytest.mark.parametrize("name", ["age_patient", "bits_per_sample", "n_sample"])
+def test_whole_numbers_about_persons_and_samples_are_features(read, frame, name, rng):
+    frame = frame.assign(**{name: rng.integers(20, 90, size=N)})
+    assert_features(read(frame), frame, "p", "q", name)
 
 
 @pytest.mark.parametrize("name", ["zip", "ZipCode", "postal_code", "plz", "EAN"])
