@@ -30,7 +30,7 @@ MAY_BE_MARKS |= {"desconocido", "en blanco", "sin datos", "s/d", "sconosciuto", 
 MAY_BE_MARKS |= {"desconhecido", "okänd", "nieznane", "неизвестно", "未知", "不明", "미상"}
 MISSING_NUMBER = re.compile(r"-9{2,6}")
 FIRST_ROWS = 1000
-WHOLE = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]?\d+)?", re.IGNORECASE)  # or a fraction
+WHOLE = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # or a fraction, but not 1E5
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&]\s*")  # several labels
 MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez)"
@@ -79,6 +79,8 @@ def _as_whole(classes: Array) -> Array:
     --------
     >>> _as_whole(np.array(["1.0", "2.0"])), _as_whole(np.array(["1.0", "1.5"]))
     (array(['1', '2'], dtype='<U1'), array(['1.0', '1.5'], dtype='<U3'))
+    >>> _as_whole(np.array(["1e+05", "2e+05"])), _as_whole(np.array(["1E5", "2E3"]))
+    (array(['100000', '200000'], dtype='<U6'), array(['1E5', '2E3'], dtype='<U3'))
     """
     names = classes.tolist()
     if not all(WHOLE.fullmatch(name) and float(name).is_integer() for name in names):
