@@ -205,6 +205,12 @@ class Cells:
         cells = self._columns[name].to_pylist()
         return [None if cell is None else str(cell).strip() for cell in cells]
 
+    def first(self, name: str) -> str:
+        """Return the first cell of a column that is not empty, as text; "" if there is none."""
+        cells = (cell.as_py() for cell in self._columns[name])
+        texts = (str(cell).strip() for cell in cells if cell is not None)
+        return next(filter(None, texts), "")
+
     def feature(self, name: str) -> Floats:
         """Return a column of numbers; a cell without one raises ValueError."""
         values, missing, wrong = self.numbers(name)

@@ -179,6 +179,10 @@ def _images(chooser: Chooser) -> bool:
     """Choose a column of images or of their files, unless more than a few numbers are beside it."""
     roles = chooser.roles
     inside = chooser.free("image")
+    named = [n for n in [*chooser.free("text", "number"), roles.id] if n]
+    named = [n for n in named if _names_images(chooser, n)]
+    if not inside and not named:
+        return False
     numbers = [
         n
         for n in chooser.free("number")
@@ -187,9 +191,8 @@ def _images(chooser: Chooser) -> bool:
     if len(inside) == 1:
         roles.images = inside[0]
     elif len(numbers) <= FEW:
-        named = [n for n in [*chooser.free("text", "number"), roles.id] if n]
-        sure = bool(numbers)
-        roles.images = next((n for n in named if _names_images(chooser, n, sure=sure)), None)
+        sure = [n for n in named if not numbers or _names_files_alone(chooser, n)]
+        roles.images = next(iter(sure), None)
     if roles.images is not None and not inside and len(numbers) > FEW_BESIDE:
         roles.doubts.append(
             f"the images in column {roles.images!r} are not used, but the numbers in "
@@ -208,12 +211,15 @@ def _images(chooser: Chooser) -> bool:
     return roles.images is not None
 
 
-def _names_images(chooser: Chooser, name: str, *, sure: bool) -> bool:
-    """Whether a column names images of the folder; ``sure`` if it is not a mere id."""
-    first = next(filter(None, chooser.cells.texts(name)), "")
-    if sure and not is_image_name(first) and not FILE_WORD.fullmatch(folded(name)):
-        return False
+def _names_images(chooser: Chooser, name: str) -> bool:
+    """Whether a column names images of the folder."""
+    first = chooser.cells.first(name)
     return bool(first) and holds_images(name, first, chooser.cells.table.folder)
+
+
+def _names_files_alone(chooser: Chooser, name: str) -> bool:
+    """Whether a column that names images is not a mere id."""
+    return is_image_name(chooser.cells.first(name)) or bool(FILE_WORD.fullmatch(folded(name)))
 
 
 def _numbers(chooser: Chooser) -> list[str]:
@@ -244,7 +250,7 @@ def _texts(chooser: Chooser) -> None:
         wordy = [n for n in free if chooser.has_words(n)]
         if not wordy:
             held = [n for n in chooser.names if n not in (roles.label, roles.split)]
-            cells = {n: next(filter(None, chooser.cells.texts(n)), "") for n in held}
+            cells = {n: chooser.cells.first(n) for n in held}
             if lost := [n for n, cell in cells.items() if is_image_name(cell)]:
                 chooser.ask(
                     f"column {lost[0]!r} names images that are not in "
