@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from collections.abc import Sequence
@@ -12,10 +11,9 @@ import torch
 
 from ssdml.graphs.triplets import Triplets
 from ssdml.utils.torch_tools import check_float_matrix, check_integers
-from ssdml.utils.validation import UNLABELED, warn_of_wrapped
+from ssdml.utils.validation import UNLABELED, level_of_caller, warn_of_wrapped
 
 HALVES = (torch.float16, torch.bfloat16)
-PASSED = ("ssdml.losses.", "torch.", "pytorch_metric_learning.")  # between a loss and its caller
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
 
 
@@ -202,13 +200,10 @@ def can_check_values() -> bool:
 
 def warn_of_zero(who: str, needs: str, n_rows: int, found: str, sampler: str) -> None:
     """Warn, at the line that called the loss or its sum, of a batch with nothing to compare."""
-    frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(PASSED):
-        frame, level = frame.f_back, level + 1
     warnings.warn(
         f"{who}: the batch must have {needs}; got {n_rows} rows, {found}. The loss is 0. "
         f"ssdml.networks.sampling.{sampler} draws rows by class.",
-        stacklevel=level,
+        stacklevel=level_of_caller(),
     )
 
 
@@ -276,7 +271,7 @@ def _as_labels(
                 "Number the classes from 0."
             )
         if largest == torch.iinfo(value.dtype).max:
-            warn_of_wrapped(value.cpu().numpy(), who, name, stacklevel=7)
+            warn_of_wrapped(value.cpu().numpy(), who, name)
         if n_classes is not None and largest >= n_classes:
             raise ValueError(
                 f"{who}: {name} must lie below num_classes = {n_classes}; got {largest}. Number "

@@ -214,7 +214,7 @@ def validation_samples(
             f"labels)); got {type(validation).__name__}."
         )
     dataset, y = validation
-    check_order(dataset, y, "fit", ("validation[0]", "validation[1]"), stacklevel=5)
+    check_order(dataset, y, "fit", ("validation[0]", "validation[1]"))
     samples, labels = as_samples(dataset, "validation", device), as_labels(y, "validation")
     if samples.shape != shape or labels.shape != (len(samples),):
         raise ValueError(

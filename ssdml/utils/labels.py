@@ -19,6 +19,7 @@ from ssdml.utils.validation import (
     UNLABELED,
     as_array,
     check_labeled,
+    level_of_caller,
     warn_of_wrapped,
     whole_labels,
     without_tensor,
@@ -205,13 +206,11 @@ def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False)
             f"{who}: {name} must have one dimension, one label per row; got shape {column.shape}. "
             f"{f'Pass numpy.ravel({name}).' if is_column else of_indicators}"
         )
-    warn_of_wrapped(column, who, name, stacklevel=5)
+    warn_of_wrapped(column, who, name)
     return column
 
 
-def check_order(
-    X: Any, y: Any, who: str, names: tuple[str, str] = ("X", "y"), *, stacklevel: int = 4
-) -> None:
+def check_order(X: Any, y: Any, who: str, names: tuple[str, str] = ("X", "y")) -> None:
     """Warn if y, of pandas, has the index of X in another order; ``names`` are theirs.
 
     Examples
@@ -228,7 +227,7 @@ def check_order(
             f"{who}: {own} must be in the order of {given}; got the index of {given} in another "
             f"order, which is not read. Pass {own}.loc[{given}.index]; if the rows belong "
             f"together, {own}.to_numpy().",
-            stacklevel=stacklevel,
+            stacklevel=level_of_caller(),
         )
 
 

@@ -5,6 +5,7 @@ Messages read ``{who}: {argument} must {condition}; got {value}.``, followed by 
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ import numpy.typing as npt
 from ssdml.utils.typing import Array, Ints
 
 UNLABELED = -1
+# Modules on the way from a caller to a warning.
+PASSED = ("ssdml.", "sklearn.", "torch.", "pytorch_metric_learning.", "contextlib")
 VECTORS = (np.ndarray, list, tuple)  # a cell of a column of vectors
 CONVERSIONS = ("to_pandas", "toPandas", "to_df", "to_numpy", "copy_to_host", "get")  # last: CuPy
 
@@ -400,20 +403,34 @@ def has_wrapped(values: npt.NDArray[Any]) -> bool:
     return bool(len(distinct) > 1 and distinct[-1] == largest and distinct[-2] < largest - 1)
 
 
-def warn_of_wrapped(values: npt.NDArray[Any], who: str, name: str, *, stacklevel: int) -> None:
+def level_of_caller() -> int:
+    """Return the stacklevel for warnings of a function to name the line that called ssdml.
+
+    Examples
+    --------
+    >>> eval("level()", {"level": level_of_caller})  # a line elsewhere calls it
+    1
+    """
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(PASSED):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def warn_of_wrapped(values: npt.NDArray[Any], who: str, name: str) -> None:
     """Warn if unsigned labels hold what -1 becomes in their type."""
     if has_wrapped(values):
         warnings.warn(
             f"{who}: {name} must be signed for -1 to mark unlabeled rows; got {values.max()} in "
             f"{values.dtype}, which -1 becomes there. Pass signed integers.",
-            stacklevel=stacklevel,
+            stacklevel=level_of_caller(),
         )
 
 
 def check_labels(y: Any, n_samples: int, who: str) -> Ints:
     """Return int64 labels, one per row, ``UNLABELED`` where missing; warn if -1 has wrapped."""
     labels = whole_labels(y, n_samples, who)
-    warn_of_wrapped(np.asarray(y), who, "y", stacklevel=4)
+    warn_of_wrapped(np.asarray(y), who, "y")
     return labels
 
 

@@ -68,7 +68,7 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             If no label of y is a class of the fit.
         """
         who = f"{type(self).__name__}.score"
-        check_order(X, y, who, stacklevel=3)
+        check_order(X, y, who)
         predicted = np.asarray(self.predict(X))
         labels, names = read_labels(y, len(predicted), who, "Score rows with labels.")
         known = labels != UNLABELED

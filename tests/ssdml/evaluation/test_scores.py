@@ -411,8 +411,10 @@ def test_labels_of_a_table_in_another_order_are_doubted(rng):
     shuffled = y[0].sort_values()
     with pytest.warns(UserWarning, match="evaluate: y must be in the order of Z"):
         evaluate(Z, shuffled)
-    with pytest.warns(UserWarning, match=r"must be in the order of .*gallery\[1\]\.to_numpy"):
+    message = r"must be in the order of .*gallery\[1\]\.to_numpy"
+    with pytest.warns(UserWarning, match=message) as record:
         evaluate(Z, y[0], gallery=(Z, shuffled))
+    assert record[0].filename == __file__
     with pytest.warns(UserWarning, match=r"y_labeled\.loc\[Z_labeled\.index\]"):
         few_label_accuracy(Z, shuffled, Z, y[0])
 

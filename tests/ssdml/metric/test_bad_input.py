@@ -338,11 +338,18 @@ def test_booleans_come_back(X, y):
     assert model.score(X, labels) > 0.9
 
 
+def test_minus_one_cast_to_an_unsigned_type_is_doubted(X, y):
+    with pytest.warns(UserWarning, match="SSDML: y must be signed for -1") as record:
+        SSDML(random_state=0).fit(X, y.astype(np.uint8))
+    assert record[0].filename == __file__
+
+
 def test_labels_of_a_table_in_another_order_are_doubted(X, y):
     rows, labels = pd.DataFrame(X), pd.Series(y)
     rows.columns = rows.columns.astype(str)
-    with pytest.warns(UserWarning, match="SSDML: y must be in the order of X"):
+    with pytest.warns(UserWarning, match="SSDML: y must be in the order of X") as record:
         SSDML(random_state=0).fit(rows, labels.sort_values())
+    assert record[0].filename == __file__
     model = SSDML(random_state=0).fit(rows[::-1], labels[::-1])
     for call in (model.score, model.extend):
         message = rf"SSDML\.{call.__name__}: y must be in the order of X"
