@@ -141,10 +141,10 @@ class KeptFit(LearnedMetric):
         with restoring(folder, cls.__name__, {}):
             model._kept = kept = restored(arrays, rows)
             model.held_out_ = restored_held_out(arrays)
-        if model.classifier_ is None:
-            is_same = are_rows_of(kept)
-        else:
-            is_same = are_near(model._form(kept), model.classifier_.rows)
+            if model.classifier_ is None:
+                is_same = are_rows_of(kept)
+            else:
+                is_same = are_near(model._form(kept), model.classifier_.rows)
         if not is_same:
             raise ValueError(
                 f"{who}: X must be the samples of the fit, rows and columns in their order; got "
@@ -169,7 +169,10 @@ class KeptFit(LearnedMetric):
     def _form(self, kept: Kept) -> Form:
         assert self.classifier_ is not None
         matrix = self.classifier_.matrix
-        return next(form for form in kept.forms if np.array_equal(form.linear.matrix, matrix))
+        for form in kept.forms:
+            if np.array_equal(form.linear.matrix, matrix):
+                return form
+        raise LookupError("classifier_matrix is that of no graph")
 
 
 def saved(kept: Kept, held_out: HeldOut | None) -> dict[str, Array]:

@@ -224,6 +224,7 @@ def test_damaged_graphs_are_refused(digits, tmp_path):
         ("form_0_indices", kept["form_0_indices"] + 95),
         ("form_0_distances", kept["form_0_distances"][:50]),
         ("form_0_matrix", kept["form_0_matrix"][:3]),
+        ("form_0_matrix", 2 * kept["form_0_matrix"]),
         ("nearer_indices", kept["nearer_indices"][:50]),
         ("held_out_codes", kept["held_out_codes"] + 10),
         ("held_out_distributions", kept["held_out_distributions"][:5]),
