@@ -165,11 +165,6 @@ class Evidence:
         return shares
 
     @property
-    def alone(self) -> bool:
-        """Whether the labeled rows alone are used: no label is held out to check class shares."""
-        return self.skew > 0 and not len(self.held_out.rows)
-
-    @property
     def direct(self) -> DirectMembers:
         """Members of the pool that take rows as they are given, without the graph, and the rows.
 
@@ -247,10 +242,8 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     drawn = np.bincount(codes[judged]) / len(judged)  # what the classifiers saw
     pooled = _pooled(voting(weights), shares / drawn, n)
     prior = estimate_prior(pooled[free], shares, n_labels)
-    alone = prior.skew > 0 and not held.any()
-    if alone:  # neither the graph nor the estimate can be checked: the labeled rows alone
-        weights = SHARPNESS * np.eye(len(members))[0]
-        pooled, prior = _pooled(voting(weights), shares / drawn, n), ClassPrior(shares, 1.0)
+    if prior.skew > 0 and not held.any():  # no label can confirm the estimate
+        prior = ClassPrior(shares, 1.0)
     trust = _trust(members, weights)
     return Evidence(
         np.eye(n_classes, dtype=np.float32)[codes[labeled]],
@@ -260,7 +253,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         drawn,
         prior.skew,
         doubt + (1 - doubt) * trust,
-        0.0 if alone else doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
+        doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
         HeldOut(judged[held], codes[judged[held]], distributions),
         _trusted_form(members, places, weights),
         voting(weights),

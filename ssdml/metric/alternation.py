@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,17 +82,6 @@ def learn_classes(forms: list[Form], labels: Ints, *, n_jobs: int | None) -> tup
         evidence = learn_evidence(forms, labels, diffusions)
         distributions = evidence.on(diffusions[evidence.form])
     return Classes(forms[evidence.form], evidence), distributions
-
-
-def warn_if_alone(alone: bool, who: str, *, stacklevel: int) -> None:
-    """Warn if the labeled rows alone are used because no label can be held out."""
-    if alone:
-        warnings.warn(
-            f"{who}: y must have two labels of at least one class where classes seem unequally "
-            "frequent; got one per class. No label can be held out to check the graph, so classes "
-            "are learned from the labeled samples alone. Label more samples.",
-            stacklevel=stacklevel,
-        )
 
 
 def count_rounds(model: SSDML, n_samples: int, n_unlabeled: int) -> int:

@@ -26,7 +26,6 @@ from ssdml.metric.alternation import (
     learn_by_partitions,
     learn_classes,
     rescaled,
-    warn_if_alone,
 )
 from ssdml.metric.fitted.base import N_JOBS
 from ssdml.metric.fitted.kept import Kept, kept_pool
@@ -323,7 +322,6 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
             )
         with stages("classes"):
             classes, first = learn_classes(forms, labels, n_jobs=self.n_jobs)
-        warn_if_alone(classes.evidence.alone, type(self).__name__, stacklevel=7)
         if self.partition_size is None:
             self._kept = Kept(X, forms, None, kept_pool(classes, first, forms, labels))
         return classes, first

@@ -32,7 +32,6 @@ from ssdml.metric.alternation import (
     mine,
     rescaled,
     update_metric,
-    warn_if_alone,
 )
 from ssdml.metric.features import Whitening
 from ssdml.metric.selection import fall_back, fewer_columns, labeled_rows
@@ -104,7 +103,6 @@ class Summary(NamedTuple):
     history: tuple[dict[str, Any], ...]
     held_out: HeldOut | None  # rows are places among the labeled ones
     direct: DirectMembers | None  # of the pool of the first partition, without rows
-    alone: bool  # whether the labeled rows alone are used
 
 
 def learn_out_of_core(
@@ -136,9 +134,7 @@ def learn_out_of_core(
             moments, *summaries = dask.compute(moments, *[summary for _, summary in results])
     finally:
         _release(kept)
-    pool = pool_summaries(summaries)
-    warn_if_alone(pool.alone, who, stacklevel=6)
-    return _learn(pool, moments, labeled, task, stages)
+    return _learn(pool_summaries(summaries), moments, labeled, task, stages)
 
 
 # Divide rows and work among partitions
@@ -314,7 +310,6 @@ def summarize(
         (report,),
         held_out,
         direct,
-        classes is not None and classes.evidence.alone,
     )
 
 
@@ -392,7 +387,6 @@ def pool_summaries(summaries: Sequence[Summary]) -> Summary:
         tuple(chain.from_iterable(summary.history for summary in summaries)),
         summaries[0].held_out,
         summaries[0].direct,
-        any(summary.alone for summary in summaries),
     )
 
 

@@ -17,7 +17,6 @@ from ssdml.metric.alternation import (
     interpolated,
     learn_classes,
     rescaled,
-    warn_if_alone,
 )
 from ssdml.metric.features import Whitening
 from ssdml.metric.fitted.kept import Kept, KeptFit, Pooled, extended, kept_pool
@@ -58,13 +57,7 @@ def relabeled(
     """Learn from other labels: learn everything again, or only the classes if few were added."""
     pooled = kept.pooled
     fell_back = np.isinf(model.input_weight_)
-    if (
-        pooled is not None
-        and same_classes
-        and not fell_back
-        and not pooled.classes.evidence.alone
-        and few_added(pooled.labels, labels)
-    ):
+    if pooled is not None and same_classes and not fell_back and few_added(pooled.labels, labels):
         return update(kept, pooled, labels, model)
     return learn_again(kept, labels, model)
 
@@ -104,7 +97,6 @@ def learn_again(kept: Kept, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     triplets.
     """
     classes, first = learn_classes(kept.forms, labels, n_jobs=model.n_jobs)
-    warn_if_alone(classes.evidence.alone, type(model).__name__, stacklevel=6)
     distributions = first
     kept = kept._replace(pooled=kept_pool(classes, first, kept.forms, labels))
     if kept.nearer is not None:

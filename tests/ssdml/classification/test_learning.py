@@ -176,22 +176,34 @@ def test_skewed_classes_are_seen_through_even_labels(rng):
     assert (found.argmax(axis=1) == truth).mean() > 0.95
 
 
-def test_one_label_per_class_of_unequal_classes_is_not_spread(rng):
+def test_with_one_label_per_class_no_other_shares_are_estimated(rng):
+    """The graph is used, but classes are not balanced: no label can confirm an estimate."""
     truth = np.concatenate([np.arange(20), rng.choice(20, 980, p=[0.81] + 19 * [0.01])])
     X = rng.standard_normal((1000, 20)) + 6 * np.eye(20)[truth]
-    labels = np.where(np.arange(1000) < 20, truth, -1)
-    with pytest.warns(
-        UserWarning, match=r"unequally frequent; got one per class\. .*more"
-    ) as given:
-        model = SSDML(random_state=0).fit(X, labels)
-    assert given[0].filename == __file__
-    assert (model.predict(X) == truth).mean() > 0.95
-    with pytest.warns(UserWarning, match="SSDML: y must have two labels") as given:
-        model.relabel(labels)
-    assert given[0].filename == __file__
-    labels[20:23] = truth[20:23]
-    model.relabel(labels)
-    assert not model._kept.pooled.classes.evidence.alone
+    evidence, found = learned(X, np.where(np.arange(1000) < 20, truth, -1))
+    np.testing.assert_allclose(evidence.prior, 0.05)
+    assert evidence.skew == 1
+    assert evidence.reach > 0.5
+    assert (found.argmax(axis=1) == truth).mean() > 0.95
+
+
+def test_one_label_per_class_of_unequal_classes_beats_the_labels_alone():
+    """On digits, of which some classes have a fortieth of the rows of others."""
+    X, y = load_digits(return_X_y=True)
+    gains = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(y))
+        kept = order[rng.random(len(y)) < 40 ** (-rng.permutation(10) / 9)[y[order]]]
+        rows, truth = X[kept], y[kept]
+        labels, first = np.full(len(truth), -1), np.unique(truth, return_index=True)[1]
+        labels[first] = truth[first]
+        evidence, found = learned(rows, labels)
+        if evidence.skew == 1:
+            alone = LogisticRegression(max_iter=1000).fit(rows[first], truth[first])
+            gains.append((found.argmax(axis=1) == truth).mean() - alone.score(rows, truth))
+    assert len(gains) > 3
+    assert min(gains) > 0.05
 
 
 # What it may see

@@ -157,7 +157,6 @@ def test_pooled_triplets_keep_their_ends():
             ({"rows": numbers},),
             None,
             None,
-            alone=False,
         )
 
     pool = out_of_core.pool_summaries([summary([5, 3], 0, 1, 0), summary([8, 9], 1, 0, 1)])

@@ -40,19 +40,6 @@ def test_more_labels_than_partition_rows_warn(rows):
     assert model.score(X, y) > 0.9
 
 
-def test_one_label_per_class_of_unequal_classes_warns(rng, monkeypatch):
-    """As a fit in memory: no label can be held out, so the graph is not used."""
-    monkeypatch.setattr(out_of_core, "PARTITION_ROWS", 500)
-    truth = np.concatenate([np.arange(20), rng.choice(20, 980, p=[0.81] + 19 * [0.01])])
-    X = rng.standard_normal((1000, 20)) + 6 * np.eye(20)[truth]
-    labels = np.where(np.arange(1000) < 20, truth, -1)
-    with pytest.warns(UserWarning, match=r"unequally frequent; got one per class\.") as caught:
-        model = SSDML(random_state=0).fit(in_chunks(X), labels)
-    assert caught[0].filename == __file__
-    assert len(model.history_) == 2
-    assert model.score(X, truth) > 0.95
-
-
 def test_fewer_rows_than_neighbors_warn(rows, monkeypatch):
     """Eight rows in the first partition, four of them labeled; twelve in each other one."""
     monkeypatch.setattr(out_of_core, "PARTITION_ROWS", 8)
