@@ -324,6 +324,20 @@ def poisson() -> Lines:
             yield head, name, *("{:.1f} ({:.1f})".format(*scores[n]) for n in BUDGETS)
 
 
+def recipes() -> Lines:
+    """Our networks in this version, by settings."""
+    scores = ("NMI", "R@1", "accuracy")
+    yield "", "method", "seeds", *scores, "minutes"
+    for dataset, title in IMAGES.items():
+        rows = succeeded("recipes", dataset)
+        columns = [by_method(rows, score) for score in scores]
+        for place, name in enumerate(columns[0]):
+            runs = [row for row in rows if row["method"] == name]
+            minutes = np.median([row["seconds"]["fit"] for row in runs]) / 60
+            values = (interval(column[name]) for column in columns)
+            yield title * (place == 0), named(name), f"{len(runs)}", *values, f"{minutes:.0f}"
+
+
 def ablations() -> Lines:
     """Our alternation, and the change on each data set without one of its parts."""
     every = [WHOLE, *(f"{WHOLE}[{part}]" for part in ABLATIONS)]
@@ -525,6 +539,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "photographs": pretrained,
     "published": published_method,
     "poisson": poisson,
+    "recipes": recipes,
     "parts": ablations,
     "metric": metric_parts,
     "robust": partial(of_robust_rows, robust.summary),
