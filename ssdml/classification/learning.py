@@ -357,10 +357,9 @@ def _weights(
     few = np.array([member.few_weight for member in members])
     few /= few.sum()
     logits = np.stack([scale * m.held_out[held] for m, scale in zip(members, scales, strict=True)])
-    if not held.any():
-        return SHARPNESS * few, logits[0], 1.0
-    doubt = DOUBT / (DOUBT + held.sum())
-    weights = pool_weights(logits, codes[held], doubt * few + (1 - doubt) / len(few))
+    doubt, weights = DOUBT / (DOUBT + held.sum()), SHARPNESS * few
+    if held.any():
+        weights = pool_weights(logits, codes[held], doubt * few + (1 - doubt) / len(few))
     return weights, softmax(np.tensordot(weights, logits, 1)), doubt
 
 
