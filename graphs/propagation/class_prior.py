@@ -8,9 +8,11 @@ import numpy as np
 
 from ssdml.utils.typing import Array, Floats
 
-SKEW = 0.1  # divergence at which the labels start to count as drawn by other shares
-SKEW_OF_LABEL = 0.18  # the same, of one label per class and of each class but one
+SKEW = 0.1  # divergence of certain rows at which labels start to count as drawn by other shares
+SKEW_OF_LABELS = 0.4  # the same, over labels per class, if that is more
+SKEW_OF_CLASSES = 0.18  # the same, of each class but one, over labels per class**1.5, if less
 CHANCE = 4.0  # divergence by the errors of a classifier of one label, over labels**1.5
+GUESS = 0.5  # confidence with one label per class, where that of the evidence is a guess
 DIRICHLET = 0.07  # weight of the labeled shares beside certain rows, in the estimate
 N_STEPS = 20  # of the estimate, and of the balance
 ROWS = 50_000  # rows from which both are computed
@@ -43,18 +45,22 @@ def shrunken_shares(counts: Array) -> Floats:
     return shares
 
 
-def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPrior:
+def estimate_prior(
+    evidence: Array, shares: Floats, n_labels: float, factors: Floats | None = None
+) -> ClassPrior:
     r"""Estimate the class prior of rows from their class probabilities under other shares.
 
     Labels drawn by the shares of the classes leave the mean of the evidence near the ``shares``.
     Where its Kullback-Leibler divergence exceeds a threshold, expectation maximization [1]_
     estimates the shares; from twice the threshold on, the estimate replaces the shares, and between
-    the two it is interpolated in logarithms. The threshold is 0.1, or 0.18 (C - 1) over
-    ``n_labels`` to the power 1.5 if that is less, but at least (C - 1) / n and 4 over the number of
-    all labels to the power 1.5: the more labels and rows, the less of the divergence is chance.
-    Wrong labels flatten the evidence, so from two labels per class on the threshold is multiplied
-    by the mean confidence. The Dirichlet prior of the estimate weighs 0.07 of the rows over the
-    squared confidence: doubtful evidence moves the shares less.
+    the two it is interpolated in logarithms.
+
+    For m labels per class the threshold is ``min(max(0.1, 0.4 / m), 0.18 (C - 1) / m**1.5)`` times
+    the squared confidence, the mean of the rows' largest probabilities: doubtful evidence, as from
+    wrong labels, shows little of a skew. With one label per class the confidence is a guess, and
+    0.5 is taken instead. It is at least ``4 / (C m)**1.5`` and (C - 1) / n: the more labels and
+    rows, the less of the divergence is chance. The Dirichlet prior of the estimate weighs 0.07 of
+    the rows over the squared confidence.
 
     Parameters
     ----------
@@ -64,6 +70,9 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
         Positive; the prior that the evidence contains.
     n_labels : float
         Labels per class behind the evidence.
+    factors : array of shape (n_classes,) or None
+        By which the columns are multiplied before the estimate, to correct what held-out labels
+        contradict. None: 1.
 
     References
     ----------
@@ -82,14 +91,17 @@ def estimate_prior(evidence: Array, shares: Floats, n_labels: float) -> ClassPri
     mean = np.maximum(rows.mean(axis=0, dtype=np.float64), 1e-12)
     divergence = float(mean @ np.log(mean / shares))
     free = max(1, len(shares) - 1)
-    chance = CHANCE / (n_labels * len(shares)) ** 1.5
+    known = float(np.clip(n_labels - 1, 0, 1))
     confidence = float(rows.max(axis=1).mean(dtype=np.float64))
-    certain = min(SKEW, SKEW_OF_LABEL * free / n_labels**1.5)
-    judged = float(np.clip(n_labels - 1, 0, 1))  # with one label per class confidence is a guess
-    threshold = max(confidence**judged * certain, chance, free / len(rows))
+    certain = min(max(SKEW, SKEW_OF_LABELS / n_labels), SKEW_OF_CLASSES * free / n_labels**1.5)
+    chance = CHANCE / (n_labels * len(shares)) ** 1.5
+    shown = (known * confidence + (1 - known) * GUESS) ** 2
+    threshold = max(shown * certain, chance, free / len(rows))
     skew = float(np.clip(divergence / threshold - 1, 0, 1))
     if skew == 0:
         return ClassPrior(shares, 0.0)
+    if factors is not None:
+        rows = reweighted(rows, factors)
     prior, weight = shares, DIRICHLET / confidence**2
     for _ in range(N_STEPS):
         posterior = reweighted(rows, prior / shares).mean(axis=0, dtype=np.float64)

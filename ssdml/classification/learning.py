@@ -53,6 +53,8 @@ MAX_REACH, FEW_REACH = 0.8, 0.97
 FAINT = 1e-9  # added to probabilities before logarithms
 CONFIDENCE_ROWS = 5000
 FEW_HELD_OUT = 10  # held-out labels that halve what they confirm
+BIAS_RIDGE = 5.0  # of the logarithms of factors that correct class probabilities
+MOST_SKEW = 0.5  # that one label per class can show
 FEW_TO_CORRECT = 20  # labels per class at which the overlap of class shares is squared
 
 
@@ -83,6 +85,25 @@ class HeldOut(NamedTuple):
         explained = d2_log_loss_score(self.codes, self.distributions, labels=classes)
         h = len(self.codes)
         return max(float(explained), 0.0) * h / (h + FEW_HELD_OUT)
+
+    @property
+    def factors(self) -> Floats:
+        """Factors of the classes, (C,), by which they are more frequent than the probabilities say.
+
+        One Newton step from 1 to those of greatest likelihood; logarithms have a Gaussian prior of
+        variance 1/5.
+
+        Examples
+        --------
+        >>> rows = np.arange(10)
+        >>> HeldOut(rows, np.repeat([0, 1], [7, 3]), np.full((10, 2), 0.5)).factors.round(2)
+        array([1.44, 0.7 ])
+        """
+        p = self.distributions
+        expected, variance = p.sum(axis=0), (p * (1 - p)).sum(axis=0)
+        found = np.bincount(self.codes, minlength=len(expected))
+        factors: Floats = np.exp((found - expected) / (variance + BIAS_RIDGE))
+        return factors
 
 
 class Voter(NamedTuple):
@@ -241,9 +262,10 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     shares, n_labels = shrunken_shares(np.bincount(codes[labeled])), len(judged) / n_classes
     drawn = np.bincount(codes[judged]) / len(judged)  # what the classifiers saw
     pooled = _pooled(voting(weights), shares / drawn, n)
-    prior = estimate_prior(pooled[free], shares, n_labels)
-    if prior.skew > 0 and not held.any():  # no label can confirm the estimate
-        prior = ClassPrior(shares, 1.0)
+    held_out = HeldOut(judged[held], codes[judged[held]], distributions)
+    prior = estimate_prior(pooled[free], shares, n_labels, held_out.factors)
+    if not held.any():  # no label can confirm the estimate
+        prior = ClassPrior(shares, min(2 * prior.skew, MOST_SKEW))
     trust = _trust(members, weights)
     return Evidence(
         np.eye(n_classes, dtype=np.float32)[codes[labeled]],
@@ -254,7 +276,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         prior.skew,
         doubt + (1 - doubt) * trust,
         doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
-        HeldOut(judged[held], codes[judged[held]], distributions),
+        held_out,
         _trusted_form(members, places, weights),
         voting(weights),
     )

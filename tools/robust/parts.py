@@ -40,7 +40,7 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
         "classification.learning.balance_factors": lambda shares, prior: np.ones(len(prior)),
     },
     "prior": {
-        "classification.learning.estimate_prior": lambda Q, shares, n: ClassPrior(shares, 0.0),
+        "classification.learning.estimate_prior": lambda Q, shares, *_: ClassPrior(shares, 0.0),
     },
     "second-round": {"metric.alternation.SECOND_GRAPH_ROWS": 0},
     "metric": {"metric.alternation.combined_components": _without_metric},

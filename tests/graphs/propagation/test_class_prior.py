@@ -58,13 +58,13 @@ def test_one_class_has_share_one():
 # The estimate
 
 
-def slow_estimate(Q, shares):
+def slow_estimate(Q, shares, factors=1.0):
     """Expectation maximization, row by row."""
     prior, weight = shares.copy(), DIRICHLET / np.mean([max(row) for row in Q]) ** 2
     for _ in range(N_STEPS):
         total = np.zeros(len(shares))
         for row in Q:
-            posterior = row * prior / shares
+            posterior = row * factors * prior / shares
             total += posterior / posterior.sum()
         prior = (total / len(Q) + weight * shares) / (1 + weight)
     return prior / prior.sum()
@@ -127,6 +127,21 @@ def test_confidence_counts_from_two_labels_per_class_on():
     certain = np.repeat(np.eye(17), [700, *[20] * 10, *[15] * 4, *[20] * 2], axis=0)
     flat = 0.2 * certain + 0.8 * even
     assert [estimate_prior(flat, even, n_labels).skew for n_labels in (1, 2)] == [0, 1]
+
+
+def test_skew_counts_by_the_square_of_the_confidence():
+    """What a flat mixture with even shares leaves of a divergence falls by the square as well."""
+    certain, even = np.repeat(np.eye(28), [800, *[80] * 27], axis=0), np.full(28, 1 / 28)
+    skews = [estimate_prior(c * certain + (1 - c) * even, even, 10).skew for c in (1.0, 0.5, 0.25)]
+    assert skews == [1, 1, 1]
+
+
+def test_factors_correct_the_estimate_alone(rng):
+    Q, factors = calibrated(rng, [0.8, 0.15, 0.05], n=500), np.array([1.2, 0.9, 1.0])
+    plain = estimate_prior(Q, EVEN, 5)
+    corrected = estimate_prior(Q, EVEN, 5, factors)
+    assert corrected.skew == plain.skew == 1
+    np.testing.assert_allclose(corrected.shares, slow_estimate(Q, EVEN, factors))
 
 
 def test_renamed_classes_and_reordered_rows_change_nothing(rng):

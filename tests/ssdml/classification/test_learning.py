@@ -20,7 +20,7 @@ from ssdml.classification.learning import (
 )
 from ssdml.classification.trees import TreeClassifier
 from ssdml.graphs import adjacency, knn_graph
-from ssdml.graphs.propagation.class_prior import balance_factors, reweighted
+from ssdml.graphs.propagation.class_prior import balance_factors, estimate_prior, reweighted
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.linalg import random_orthonormal
 from ssdml.utils.parallel import threads
@@ -81,6 +81,41 @@ def test_shares_of_the_classes_explain_nothing_and_errors_not_less():
 def test_labels_of_one_class_cannot_contradict(codes):
     held_out = HeldOut(np.arange(len(codes)), np.array(codes, int), np.eye(2)[[0] * len(codes)])
     assert held_out.explained == 1
+
+
+def test_factors_are_a_newton_step_toward_those_of_greatest_likelihood(rng):
+    """Against the slope and curvature of the penalized likelihood by differences, at zero."""
+    codes, distributions = rng.integers(4, size=60), rng.dirichlet(np.ones(4), 60)
+
+    def likelihood(logs):
+        moved = np.log(distributions) + logs
+        chosen = moved[np.arange(60), codes] - np.log(np.exp(moved).sum(axis=1))
+        return chosen.sum() - 5 / 2 * (logs**2).sum()
+
+    found, step = HeldOut(np.arange(60), codes, distributions).factors, 1e-3
+    for c, unit in enumerate(step * np.eye(4)):
+        ahead, here, behind = (likelihood(sign * unit) for sign in (1, 0, -1))
+        slope, curvature = (ahead - behind) / (2 * step), (ahead - 2 * here + behind) / step**2
+        assert np.log(found[c]) == pytest.approx(-slope / curvature, rel=1e-4)
+
+
+def test_factors_of_no_held_out_label_are_one():
+    empty = np.empty(0, np.int64)
+    np.testing.assert_array_equal(HeldOut(empty, empty, np.empty((0, 3))).factors, 1)
+
+
+def test_factors_find_shares_that_a_biased_classifier_hides(rng):
+    """Probabilities that favor the rare class twofold; ten held-out labels of each class."""
+    truth = np.repeat([0, 1], [900, 100])
+    logits = 2.5 * np.eye(2)[truth] + rng.standard_normal((1000, 2)) + [0, np.log(2)]
+    Q = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    held = np.r_[0:10, 900:910]
+    factors = HeldOut(held, truth[held], Q[held]).factors
+    even = np.full(2, 0.5)
+    plain, corrected = (
+        estimate_prior(Q, even, 10, correction).shares[1] for correction in (None, factors)
+    )
+    assert 0.1 < corrected < plain
 
 
 # The formula
@@ -176,13 +211,13 @@ def test_skewed_classes_are_seen_through_even_labels(rng):
     assert (found.argmax(axis=1) == truth).mean() > 0.95
 
 
-def test_with_one_label_per_class_no_other_shares_are_estimated(rng):
-    """The graph is used, but classes are not balanced: no label can confirm an estimate."""
+def test_with_one_label_per_class_a_skew_halves_the_balance(rng):
+    """No label can confirm an estimate of other shares."""
     truth = np.concatenate([np.arange(20), rng.choice(20, 980, p=[0.81] + 19 * [0.01])])
     X = rng.standard_normal((1000, 20)) + 6 * np.eye(20)[truth]
     evidence, found = learned(X, np.where(np.arange(1000) < 20, truth, -1))
     np.testing.assert_allclose(evidence.prior, 0.05)
-    assert evidence.skew == 1
+    assert evidence.skew == 0.5
     assert evidence.reach > 0.5
     assert (found.argmax(axis=1) == truth).mean() > 0.95
 
@@ -199,7 +234,7 @@ def test_one_label_per_class_of_unequal_classes_beats_the_labels_alone():
         labels, first = np.full(len(truth), -1), np.unique(truth, return_index=True)[1]
         labels[first] = truth[first]
         evidence, found = learned(rows, labels)
-        if evidence.skew == 1:
+        if evidence.skew == 0.5:
             alone = LogisticRegression(max_iter=1000).fit(rows[first], truth[first])
             gains.append((found.argmax(axis=1) == truth).mean() - alone.score(rows, truth))
     assert len(gains) > 3
