@@ -191,8 +191,15 @@ def _images(chooser: Chooser) -> bool:
     if len(inside) == 1:
         roles.images = inside[0]
     elif len(numbers) <= FEW:
-        sure = [n for n in named if not numbers or _names_files_alone(chooser, n)]
+        with_others = bool(numbers) or _are_texts(chooser)
+        sure = [n for n in named if not with_others or _names_files_alone(chooser, n)]
         roles.images = next(iter(sure), None)
+        if roles.images is None and not numbers:
+            roles.doubts.append(
+                f"the images in column {named[0]!r} are not used, but the texts in "
+                f"{roles.text!r}; to learn from the images, ignore the texts: "
+                f"--ignore {roles.text!r} (ignore=[{roles.text!r}])"
+            )
     if roles.images is not None and not inside and len(numbers) > FEW_BESIDE:
         roles.doubts.append(
             f"the images in column {roles.images!r} are not used, but the numbers in "

@@ -186,6 +186,18 @@ def test_images_are_rather_samples_than_few_numbers(tmp_path, rng, n_numbers):
     assert load_dataset(tmp_path / "t.csv").columns == tuple(numbers)  # images of the same ids
 
 
+def test_texts_are_samples_although_ids_name_images(tmp_path):
+    for i in range(4):
+        Image.new("L", (4, 4)).save(tmp_path / f"{i}.png")
+    rows = [f"{i},how do I pay,{'ab'[i % 2]}" for i in range(4)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,text,label", *rows]))
+    summary = read_dataset(tmp_path / "t.csv", Choice()).summary
+    assert "texts in column 'text'" in str(summary)
+    assert "--ignore 'text' (ignore=['text'])" in summary.doubts[0]
+    ignored = read_dataset(tmp_path / "t.csv", Choice(ignore=("text",)))
+    assert "4 images of 4 x 4" in str(ignored.summary)
+
+
 def test_boxes_and_sizes_beside_images_are_no_features(tmp_path):
     names = [f"{i}.png" for i in range(8)]
     for name in names:
