@@ -46,6 +46,7 @@ USUAL = (".jpg", ".jpeg", ".png")
 LABELED = ("labeled", "labelled")
 UNSUPERVISED = "unsup"  # the folder of texts without labels in aclImdb
 SAMPLE = 2**12  # bytes of a text that tell whether it has more letters than numbers
+ANNOTATIONS = (".xml", ".txt")  # of an image each, as of Pascal VOC and YOLO
 LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
 
 MASK = re.compile(r"(.+?)[-_. ]*(mask|seg|segmentation|gt|groundtruth)([-_ ]?\d+)?", re.IGNORECASE)
@@ -125,7 +126,9 @@ def read_text_folder(
     return Table(folder, pa.table(columns), lambda row: names[row], ("one text per file",))
 
 
-def images_of(root: Path, names: Sequence[str], on_disk: int) -> tuple[Pixels | ImageFiles, str]:
+def images_of(
+    root: Path, names: Sequence[str], on_disk: int
+) -> tuple[Pixels | ImageFiles, str, list[str]]:
     """Return images of one size up to 256 x 256 pixels as an array, others in their files.
 
     Parameters
@@ -143,17 +146,23 @@ def images_of(root: Path, names: Sequence[str], on_disk: int) -> tuple[Pixels | 
         uint8; or float32 from 0 to 1 if an image has more than 8 bits.
     fact : str
         What they are.
+    doubts : list of str
+        Of images with several frames or pages, of which the first is read.
     """
     files = ImageFiles(root, names)
     sizes: set[tuple[int, int]] = set()
     stacked: list[Pixels] = []
     in_own_units: list[int] = []
     damaged: list[str] = []
+    of_several: list[str] = []
     at_once = True
     for name in names:
         try:
             with files.opened(name) as image:
                 sizes.add(upright_size(image))
+                # The others of an MPO, as cameras write, are views of the first.
+                if image.format != "MPO" and getattr(image, "is_animated", False):
+                    of_several.append(name)
                 at_once &= len(sizes) == 1 and image.width * image.height <= MOST_PIXELS
                 found, own_units = pixels(image) if at_once and not damaged else (None, False)
         except MemoryLimitError:
@@ -167,13 +176,19 @@ def images_of(root: Path, names: Sequence[str], on_disk: int) -> tuple[Pixels | 
             in_own_units += [len(stacked)] * own_units
             stacked.append(found)
     _refuse_damaged(root, damaged, len(names))
+    doubts = [
+        f"only the first frame or page is read of {counted(len(of_several), 'image')} with "
+        f"several, such as {name}; if each is a sample, save them as files of their own"
+        for name in of_several[:1]
+    ]
     if not at_once:
         one = "{} x {} pixels".format(*next(iter(sizes)))
         size = one if len(sizes) == 1 else "several sizes"
-        return files, f"{counted(len(names), 'image')} of {size}, read from their files when needed"
+        fact = f"{counted(len(names), 'image')} of {size}, read from their files when needed"
+        return files, fact, doubts
     images, unit = stack_images(root, names, stacked, in_own_units)
     width, height = next(iter(sizes))
-    return images, f"{counted(len(names), 'image')} of {width} x {height} pixels{unit}"
+    return images, f"{counted(len(names), 'image')} of {width} x {height} pixels{unit}", doubts
 
 
 def _refuse_damaged(root: Path, damaged: Sequence[str], n_images: int) -> None:
@@ -342,10 +357,12 @@ def _read_tree(
     whole = list(map(PurePosixPath, images))
     above, paths = _below_common_folder(whole)
     paths = _without_labeled(paths)
+    if needs_label:
+        _refuse_annotations(root, names, whole)
     labels, parts = _labels_of(root, paths, needs_label, unused=_listing_among(names))
     check_memory(root, 4 * len(images) * max(map(len, images)), on_disk)  # of the names
-    items, fact = images_of(root, images, on_disk)
-    summary = Summary(f"{root}", {"images": fact})
+    items, fact, doubts = images_of(root, images, on_disk)
+    summary = Summary(f"{root}", {"images": fact}, doubts=doubts)
     if above:
         summary.facts["class folders"] = f"in {above}"
     test = None
@@ -363,6 +380,21 @@ def _read_tree(
         has = "which has" if beside == 1 else "which have"
         summary.facts["without a folder"] = f"{counted(beside, 'image')}, {has} no label"
     return RawItems(items, np.array(labels), test, ids=np.array(images), summary=summary)
+
+
+def _refuse_annotations(root: Path, names: Sequence[str], images: Sequence[PurePosixPath]) -> None:
+    """Raise ValueError for files of annotations of images that are in no folders of classes."""
+    folders = {path.parent.name for path in images}
+    if len({folder for folder in folders if folder.casefold() not in SPLITS}) > 1:
+        return
+    stems = {path.stem for path in images}
+    found = (n for n in map(PurePosixPath, names) if n.suffix.lower() in ANNOTATIONS)
+    if (first := next((n for n in found if n.stem in stems), None)) is not None:
+        raise ValueError(
+            f"{root}: must have the labels in the names of folders or in a table; got annotations "
+            f"such as {str(first)!r}, which are not read. Write labels.csv beside the images, with "
+            "the columns filename and label."
+        )
 
 
 def _labels_of(

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ssdml.datasets.base import RawItems
-from ssdml.datasets.pixels import image_suffixes
+from ssdml.datasets.pixels import image_suffixes, is_hidden
 from ssdml.datasets.reading.arrays import label_file, read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice
@@ -89,7 +89,14 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
         return read_npy_folder(folder)
     if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
         return read_rows(_saved_by_hugging_face(folder), choice)
-    files = [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(".")]
+    found = sorted(folder.rglob("*"))
+    linked = (p.relative_to(folder) for p in found if p.is_symlink() and p.is_dir())
+    if (link := next((p for p in linked if not is_hidden(p.as_posix())), None)) is not None:
+        raise ValueError(
+            f"{folder}: links to folders are not followed; {str(link)!r} is one. Copy its files "
+            "there, or remove the link."
+        )
+    files = [p for p in found if p.is_file() and not p.name.startswith(".")]
     forms = [p for p in files if table_suffix(p) and p.stem.lower() in FORMS]
     n_usable = sum(bool(table_suffix(p)) or is_image_name(p.name) for p in files)
     if 0 < len(forms) < n_usable:

@@ -260,7 +260,8 @@ def _images(cells: Cells, roles: Roles, summary: Summary) -> Any:
         if missing is not None:
             cells.refuse(column, missing, f"must be a file in {folder}")
         on_disk = sum((folder / name).stat().st_size for name in names)
-        images, fact = images_of(folder, names, on_disk)
+        images, fact, doubts = images_of(folder, names, on_disk)
+        summary.doubts += doubts
         summary.facts["samples"] = f"{fact}, named in column {column!r}"
         return images
     return _images_inside(cells, column, summary)

@@ -14,7 +14,9 @@ from PIL import Image
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.pixels import image_formats
+from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
 from ssdml.datasets.reading.summary import ReadingWarning
 
@@ -337,6 +339,43 @@ def test_links_and_pipes_among_images_are_refused(tmp_path):
     os.mkfifo(link)
     with pytest.raises(ValueError, match=r"b\.png must be a regular file; got a named pipe"):
         read_image_folder(tmp_path / "pets")
+
+
+def test_links_to_folders_of_classes_are_refused(tmp_path):
+    write_images(tmp_path, ["pets/cat/a.png", "dog/b.png"])
+    (tmp_path / "pets/dog").symlink_to(tmp_path / "dog")
+    with pytest.raises(ValueError, match=r"links to folders are not followed; 'dog' is one\."):
+        load_dataset(tmp_path / "pets")
+
+
+@pytest.mark.parametrize("suffix", [".tif", ".gif", ".webp"])
+@pytest.mark.parametrize("size", [(4, 3), (8, 8)])
+def test_images_of_several_frames_are_doubted(tmp_path, suffix, size):
+    write_images(tmp_path, ["a/1.png", "b/2.png"])
+    stack = [Image.new("RGB", size, (i, 100, 200)) for i in (0, 90)]
+    stack[0].save(tmp_path / f"a/3{suffix}", save_all=True, append_images=stack[1:])
+    with pytest.warns(ReadingWarning, match=rf"first frame or page is read of 1 .* a/3\{suffix};"):
+        assert len(load_dataset(tmp_path).y) == 3
+
+
+@pytest.mark.parametrize(
+    ("image", "annotation"),
+    [
+        ("JPEGImages/1.png", "Annotations/1.xml"),
+        ("train/1.png", "train/1.xml"),
+        ("train/images/1.png", "train/labels/1.txt"),
+    ],
+)
+def test_annotations_of_images_are_told(tmp_path, image, annotation):
+    write_images(tmp_path, [image])
+    (tmp_path / annotation).parent.mkdir(exist_ok=True)
+    (tmp_path / annotation).touch()
+    with pytest.raises(ValueError, match=rf"such as '{annotation}', .* Write labels\.csv"):
+        load_dataset(tmp_path)
+    assert len(read_dataset(tmp_path, Choice(needs_label=False)).y) == 1
+    write_images(tmp_path / "classes", ["a/1.png", "b/2.png"])
+    (tmp_path / "classes/a/1.txt").write_text("a caption")
+    assert load_dataset(tmp_path / "classes").class_names == ("a", "b")
 
 
 def png(width, height, *, whole=True):
