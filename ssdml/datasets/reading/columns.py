@@ -17,6 +17,7 @@ from ssdml.datasets.reading.delimited import ONE_COLUMN
 from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import (
+    ANNOTATION,
     ID_NAMES,
     LABEL_NAMES,
     LABEL_WORD,
@@ -45,7 +46,6 @@ MOST_FOLDS = 20
 IS_USE = "its name is that of folds, parts or weights"
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
-ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 WORDS = 3  # of a text, on average

@@ -44,6 +44,8 @@ ID_NAMES: tuple[str, ...] = (
 )
 ID_NAMES += ("no", "nr", "key", "name", "file", "filename", "file_name", "path", "url")
 SPLIT_NAMES = ("split",)
+# Columns that Label Studio adds to the data and answers in its short exports.
+ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev", "publictest"), "validation"),

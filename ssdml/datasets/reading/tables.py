@@ -20,6 +20,7 @@ from ssdml.datasets.reading.arrow_files import ARROW, PARQUET, read_arrow
 from ssdml.datasets.reading.delimited import COMPRESSED, in_utf8, read_delimited, unpacked
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import (
+    ANNOTATION,
     LABEL_NAMES,
     Table,
     distinct,
@@ -43,6 +44,7 @@ LINES_OF_JSON = (".jsonl", ".ndjson")
 EXCEL = (".xlsx", ".xlsm")
 TABLE_SUFFIXES = (*DELIMITED, *BINARY, *LINES_OF_JSON, ".json", *EXCEL)
 EXCEL_ROWS, EXCEL_COLUMNS = 1_048_576, 16_384
+ANSWERS = {"choices", "number", "rating", "taxonomy"}  # of Label Studio about a sample
 HALF_PAIR = r"\ud"  # begins an escape of JSON for half of a surrogate pair
 OBJECT_BYTES, ENTRY_BYTES = 300, 80  # of JSON in memory, besides its text
 XML_RATIO = 4  # bytes of cells in memory per byte of their XML
@@ -92,6 +94,9 @@ def read_table(path: Path, *, encoding: str | None = None, on_disk: int | None =
         table = read_json(path, on_disk, by_line=by_line, encoding=encoding)
     else:
         table = read_delimited(path, encoding=encoding, on_disk=on_disk)
+        if set(ANNOTATION).issubset(names := table.columns.column_names):
+            cells = {name: list(map(_unwrapped, table.columns[name].to_pylist())) for name in names}
+            table = replace(table, columns=of_cells(str(path), cells))
     if not table.columns.num_columns:
         raise ValueError(f"{path}: must have columns; got none.")
     return table
@@ -289,7 +294,7 @@ def _lists_in(content: dict[str, Any]) -> list[list[Any]]:
 def _annotated(row: Any) -> Any:
     """Return what an annotation tool writes about a sample as columns; other rows unchanged.
 
-    The choices of a task of Label Studio, the responses of Argilla and the classifications of
+    The answers to a task of Label Studio, the responses of Argilla and the classifications of
     Labelbox are columns. Prodigy's are the label, where accepted.
     """
     if not isinstance(row, dict):
@@ -307,6 +312,8 @@ def _annotated(row: Any) -> Any:
         with suppress(KeyError, TypeError, ValueError):  # of another form, or of several texts
             [found] = row["response"]["body"]["data"]
             return {"id": row["custom_id"], "embedding": found["embedding"]}
+    if set(ANNOTATION).issubset(row):  # a short export of Label Studio
+        return {name: _unwrapped(value) for name, value in row.items()}
     data, annotations = row.get("data"), row.get("annotations")
     if not isinstance(data, dict) or not isinstance(annotations, list):
         return row
@@ -315,11 +322,42 @@ def _annotated(row: Any) -> Any:
         if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
             continue
         for result in annotation.get("result") or []:
-            with suppress(KeyError, TypeError):  # of regions, ratings, texts
-                given = result["value"]["choices"]
+            with suppress(KeyError, TypeError, ValueError):  # of regions, texts
+                given = _given(result["value"])
                 found = choices.setdefault(str(result["from_name"]), [])
                 found += [choice for choice in given if choice not in found]
     return data | {n: found[0] if len(found) == 1 else found for n, found in choices.items()}
+
+
+def _given(value: dict[str, Any]) -> list[Any]:
+    """Return what an answer of Label Studio gives; a path in a taxonomy is one text.
+
+    Raises KeyError, TypeError or ValueError for other values.
+
+    Examples
+    --------
+    >>> _given({"rating": 3}), _given({"taxonomy": [["Animal", "Cat"]]})
+    ([3], ['Animal>Cat'])
+    """
+    [kind] = ANSWERS & value.keys()
+    given = value[kind] if isinstance(value[kind], list) else [value[kind]]
+    return [">".join(entry) if isinstance(entry, list) else entry for entry in given]
+
+
+def _unwrapped(cell: Any) -> Any:
+    """Return the answer in a cell of a short export of Label Studio, or the cell.
+
+    Examples
+    --------
+    >>> _unwrapped('[{"rating": 3}]'), _unwrapped("a")
+    (3, 'a')
+    """
+    with suppress(KeyError, TypeError, ValueError, RecursionError, AttributeError):
+        value = parse_json(cell) if isinstance(cell, str) and cell[:1] in ("[", "{") else cell
+        [value] = value if isinstance(value, list) else [value]
+        given = _given(value)
+        return given[0] if len(given) == 1 else given
+    return cell
 
 
 def _of_labelbox(sample: dict[str, Any], projects: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ssdml.datasets.loading import read_dataset
@@ -67,6 +68,28 @@ def test_lists_without_names_are_rows(tmp_path):
         "2": [2, 3],
         "3": ["x", "y"],
     }
+
+
+ANSWERS = [
+    ({"rating": 3}, 3),
+    ({"number": 2.5}, 2.5),
+    ({"taxonomy": [["Animal", "Cat"]]}, "Animal>Cat"),
+    ({"choices": ["a", "b"]}, ["a", "b"]),
+]
+
+
+@pytest.mark.parametrize(("value", "label"), ANSWERS)
+def test_answers_of_label_studio_are_read(tmp_path, value, label):
+    result = {"from_name": "answer", "to_name": "text", "value": value}
+    task = {"id": 1, "data": {"text": "a"}, "annotations": [{"result": [result]}]}
+    (tmp_path / "t.json").write_text(json.dumps([task]))
+    assert read_table(tmp_path / "t.json").columns["answer"].to_pylist() == [label]
+    added = dict.fromkeys(("annotation_id", "annotator", "created_at", "lead_time", "updated_at"))
+    row = {"text": "a", "answer": [value]} | added
+    (tmp_path / "t.json").write_text(json.dumps([row]))
+    assert read_table(tmp_path / "t.json").columns["answer"].to_pylist() == [label]
+    pd.DataFrame([row | {"answer": json.dumps([value])}]).to_csv(tmp_path / "t.csv", index=False)
+    assert read_table(tmp_path / "t.csv").columns["answer"].to_pylist() == [label]
 
 
 def test_responses_of_argilla_are_labels(tmp_path):
