@@ -198,9 +198,9 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
     """Find the header below titles, which have cells in the first columns only, and its rows.
 
     A second row belongs to it if it has no number, but text above the numbers of several columns:
-    the lower level of names, or units. A name of the upper level that spans several columns is
-    repeated. Exports of Orange and Qualtrics have their own rows below the names, and so do tables
-    of pandas with several levels of columns.
+    the lower level of names, or units; so does a third, if names in the first span columns. A name
+    of an upper level that spans several columns is repeated. Exports of Orange and Qualtrics have
+    their own rows below the names, and so do tables of pandas with several levels of columns.
 
     Examples
     --------
@@ -216,14 +216,17 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
     if n_above and not has_header(rows[n_above:]):
         n_above = 0
     rows = rows[n_above:]
-    two = _has_lower_level(rows)
-    if not (has_header(rows) or (two and has_header([rows[0], *rows[2:]]))):
+    spans = _spans(rows[0]) and not any(map(is_number, rows[0]))
+    n = 3 if spans and _has_lower_level(rows[1:]) else 1 + _has_lower_level(rows)
+    if not (has_header(rows) or (n > 1 and has_header([rows[0], *rows[n:]]))):
         return Header(n_above, 0, None)
-    names = ["" if cell is None else str(cell).strip() for cell in rows[0]]
-    if not two:
-        return Header(n_above, 1, names)
-    lower = ["" if cell is None else str(cell).strip() for cell in rows[1]]
-    return Header(n_above, 2, _joined([names, lower]))
+    levels = [["" if cell is None else str(cell).strip() for cell in row] for row in rows[:n]]
+    return Header(n_above, n, levels[0] if n == 1 else _joined(levels))
+
+
+def _spans(level: Sequence[Any]) -> bool:
+    """Whether a name in a level of names spans columns: it occurs again, or cells are empty."""
+    return len({*level[1:]} - {None, ""}) < len(level) - 1
 
 
 def _joined(levels: list[list[str]]) -> list[str]:
@@ -269,7 +272,9 @@ def _header_of_pandas(rows: Sequence[Sequence[Any]]) -> Header | None:
     for n_levels, row in list(enumerate(first))[2:-1]:
         index, names = list(takewhile(bool, row)), _joined(first[:n_levels])
         n = len(index)
-        if index and not any(row[n:]) and not any(names[:n]) and names[n:] and all(names[n:]):
+        if index and not any(row[n:]) and names[n:] and all(names[n:]):
+            if any(names[1:n]) or (names[0] and not _spans(first[0])):
+                continue  # names of levels are in the first column
             return Header(0, n_levels + 1, [*index, *names[n:]])
     return None
 
@@ -287,7 +292,7 @@ def _n_above(rows: Sequence[Sequence[Any]]) -> int:
 
 
 def _has_lower_level(rows: Sequence[Sequence[Any]]) -> bool:
-    """Whether the second row names columns as well."""
+    """Whether the second row names columns as well; none of its names is in a cell below."""
     if len(rows) < 4 or any(map(is_number, rows[1])) or any(map(is_number, rows[0])):
         return False
     n_above_numbers = 0
@@ -295,6 +300,8 @@ def _has_lower_level(rows: Sequence[Sequence[Any]]) -> bool:
         if not isinstance(cell, str) or folded(cell) in MISSING:
             continue
         below = [row[j] for row in rows[2:] if row[j] is not None and folded(row[j]) not in MISSING]
+        if cell in below:
+            return False
         n_above_numbers += len(below) > 1 and all(map(is_number, below))
     return n_above_numbers > 1
 

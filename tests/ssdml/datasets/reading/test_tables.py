@@ -302,6 +302,29 @@ def test_names_of_the_index_below_levels_are_understood(tmp_path, suffix, statis
     assert len(read_table(path)) == 3
 
 
+@pytest.mark.parametrize("names", [None, ["p", "q", "r"]])
+@pytest.mark.parametrize("index", [None, "who"])
+@pytest.mark.parametrize("n_levels", [2, 3])
+def test_levels_of_names_of_pandas_are_joined(tmp_path, names, index, n_levels):
+    columns = pd.MultiIndex.from_product([["m", "n"], ["x"], ["lo", "hi"]], names=names)
+    columns = columns if n_levels == 3 else columns.droplevel(1)
+    frame = pd.DataFrame(np.arange(16).reshape(4, 4) / 8, pd.Index([*"abcd"], name=index), columns)
+    frame.to_csv(tmp_path / "t.csv")
+    columns = read_table(tmp_path / "t.csv").columns
+    wanted = [" ".join(name) for name in frame.columns]
+    assert columns.column_names[1:] == wanted
+    assert (
+        columns.select(wanted).to_pandas().astype(float).to_numpy().tolist()
+        == frame.values.tolist()
+    )
+
+
+def test_rows_of_marks_are_no_names(tmp_path):
+    text = "v,z,label\nn.d.,n.d.,a\n1,2,b\n2,3,a\n3,2,b\n"
+    (tmp_path / "t.csv").write_text(text)
+    assert read_table(tmp_path / "t.csv").columns.column_names == ["v", "z", "label"]
+
+
 def test_questions_and_ids_of_qualtrics_are_left_out(tmp_path):
     ids = [f'{{"ImportId":"QID{n}"}}' for n in range(3)]
     rows = [["Q1", "Q2", "label"], ["How old, in years?", "How tall?", "Which?"], ids]
