@@ -26,7 +26,7 @@ from ssdml.utils.validation import (
 )
 
 NO_LABEL: tuple[Any, ...] = (None, float("nan"), -1, "", "na", "n/a", "#n/a", "<na>", "null", "?")
-NO_LABEL += ("unlabeled", "unlabelled", "unknown")
+NO_LABEL += ("unlabeled", "unlabelled", "unknown", r"\N")  # the last as databases write NULL
 WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.?0*(?:e[+-]?0+)?")  # a whole number, but not 007
 SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
 
@@ -34,7 +34,7 @@ SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
 def encode_partial_labels(
     y: npt.ArrayLike, *, unlabeled: Iterable[Any] | str | float = NO_LABEL
 ) -> tuple[Ints, Array]:
-    """Encode labels as 0, 1, ... and missing labels as -1.
+    r"""Encode labels as 0, 1, ... and missing labels as -1.
 
     Parameters
     ----------
@@ -44,7 +44,8 @@ def encode_partial_labels(
         Values that mean "no label", or a single one. They are compared as text, in any case and
         without the spaces around them: None is also "none" and pandas' NA, NaN is also "nan", and
         -1 is also -1.0 and "-1". By default None, NaN, -1 and the strings "", "NA", "N/A", "#N/A",
-        "<NA>", "null", "?", "unlabeled", "unlabelled" and "unknown". Masked entries have no label.
+        "<NA>", "null", "\N", "?", "unlabeled", "unlabelled" and "unknown". Masked entries have no
+        label.
 
     Returns
     -------

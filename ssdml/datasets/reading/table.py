@@ -52,7 +52,7 @@ SPLITS = {
     **dict.fromkeys(("test", "testing", "privatetest"), "test"),
 }
 NO_HEADER = "no header: the columns are called 1, 2, ..."
-MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?")
+MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?", r"\n")
 TRUTH = {"true": "false", "wahr": "falsch", "vrai": "faux", "verdadero": "falso", "vero": "falso"}
 TRUTH |= {"verdadeiro": "falso", "waar": "onwaar", "prawda": "fałsz", "sant": "falskt"}
 TRUTH |= {"истина": "ложь", "tosi": "epätosi", "igaz": "hamis"}  # as Excel writes true and false

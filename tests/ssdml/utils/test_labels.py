@@ -81,6 +81,7 @@ def test_unlabeled_marks_can_be_chosen():
 
 
 MARKS = ("", " ", "NaN", "nan", "NA", "n/a", "N/A", "#N/A", "<NA>", "null", "NULL", "None", "?")
+MARKS += (r"\N",)
 MARKS += ("-1", "-1.0", " -1 ", "unlabeled", "Unlabelled", "UNKNOWN", "unknown ")
 
 

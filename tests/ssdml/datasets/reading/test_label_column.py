@@ -146,7 +146,7 @@ def test_categories_and_missing_labels_are_kept(read, frame):
 
 
 @pytest.mark.parametrize(
-    "mark", "NaN NA n/a null NONE <NA> ? -1 -1.0 unlabelled Unknown #N/A".split()
+    "mark", "NaN NA n/a null NONE <NA> ? -1 -1.0 unlabelled Unknown #N/A \\N".split()
 )
 def test_marks_of_no_label_are_told(read, frame, mark):
     data = read(frame.assign(label=["a", "b", mark, f" {mark} "] * 10))
@@ -160,6 +160,7 @@ def test_marks_of_no_label_are_told(read, frame, mark):
         "-",
         "–",
         "-999",
+        "-100",
         "(Leer)",
         "...",
         "n.a.",
