@@ -162,6 +162,8 @@ def _check_path(name_or_path: Any) -> None:
         )
     if name_or_path == "":
         raise ValueError(f"{problem} ''. Name one; '.' is the current folder.")
+    if str(name_or_path) == "-":
+        raise ValueError(f"{problem} '-'. Write standard input to a file first.")
     if re.match(r"[a-z][a-z0-9+.-]+://", str(name_or_path), re.IGNORECASE):
         raise ValueError(f"{problem} {str(name_or_path)!r}. Download the file first.")
 

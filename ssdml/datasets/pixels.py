@@ -91,7 +91,7 @@ def opened_image(file: BinaryIO, name: object) -> Iterator[Image]:
     ValueError if Pillow cannot read it.
     """
     formats = image_formats()
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     limit = Image.MAX_IMAGE_PIXELS or math.inf
     try:
@@ -107,7 +107,10 @@ def opened_image(file: BinaryIO, name: object) -> Iterator[Image]:
     except UnitError as error:
         raise ValueError(f"{name}: {error}.") from error
     except Exception as error:  # decoders raise many kinds on damaged files
-        raise ValueError(f"{name} is not an image that Pillow can read ({error}).") from error
+        reason = "" if isinstance(error, UnidentifiedImageError) else f" ({error})"
+        raise ValueError(
+            f"{name} is not an image that Pillow can read{reason}. Replace or remove it."
+        ) from error
 
 
 def upright_size(image: Image) -> tuple[int, int]:

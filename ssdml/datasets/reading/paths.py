@@ -32,7 +32,14 @@ from ssdml.datasets.reading.tables import (
     read_zipped_table,
     table_suffix,
 )
-from ssdml.utils.files import WAYS_OUT, check_inside, check_signature, parse_json, read_regular
+from ssdml.utils.files import (
+    WAYS_OUT,
+    check_inside,
+    check_regular,
+    check_signature,
+    parse_json,
+    read_regular,
+)
 
 FORMS = ("sample_submission", "samplesubmission", "gender_submission")  # of Kaggle, to be filled
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
@@ -63,6 +70,7 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
     choice = choice or Choice()
     if path.is_dir():
         return _read_folder(path, choice, encoding)
+    check_regular(path)
     suffix = path.suffix.lower()
     if suffix in (".npz", ".npy", ".zip"):
         check_signature(path)

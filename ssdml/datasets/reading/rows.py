@@ -273,7 +273,7 @@ def _images_inside(cells: Cells, column: str, summary: Summary) -> Pixels:
     places = [f"{path}, {cells.table.place(row)}" for row in range(len(cells.table))]
     contents = []
     for row, cell in enumerate(cells[column].to_pylist()):
-        content = (cell or {}).get("bytes")
+        content = cell.get("bytes") if isinstance(cell, dict) else cell
         if not isinstance(content, bytes) or not content:
             cells.refuse(column, row, "must hold the bytes of an image")
         contents.append(io.BytesIO(content))

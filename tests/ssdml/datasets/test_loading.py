@@ -237,6 +237,7 @@ def test_unknown_file_type_raises(tmp_path):
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
+        ("-", {}, r"got '-'\. Write standard input to a file first"),
         (np.eye(2), {}, r"name_or_path must be a path .*; got ndarray\. .* SSDML\(\)\.fit"),
         ("", {}, r"got ''\. Name one"),
         ("https://host/t.csv", {}, r"got 'https://host/t\.csv'\. Download"),

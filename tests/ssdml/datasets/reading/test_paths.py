@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 
 import numpy as np
@@ -184,3 +185,9 @@ def test_other_formats_are_refused_with_a_way_out(tmp_path, suffix, way_out):
     (tmp_path / "t.csv").write_bytes(pickle.dumps([0.5] * 40))
     with pytest.raises(ValueError, match="it is a pickle of Python"):
         read_path(tmp_path / "t.csv")
+
+
+def test_a_pipe_is_named_before_its_suffix(tmp_path):
+    os.mkfifo(tmp_path / "63")  # as of a shell's <(command)
+    with pytest.raises(ValueError, match=r"63 must be a regular file; got a named pipe\. Copy"):
+        load_dataset(tmp_path / "63")

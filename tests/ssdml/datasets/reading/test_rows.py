@@ -8,6 +8,8 @@ import pytest
 from PIL import Image
 
 from ssdml.datasets import load_dataset
+from ssdml.datasets.loading import read_dataset
+from ssdml.datasets.reading.columns import Choice
 from tests.tables import N, assert_features
 
 
@@ -137,3 +139,21 @@ def test_images_inside_a_table(tmp_path):
     assert data.item_shape == (224, 224, 3)
     assert "cropped from 2 sizes" in str(data.summary)
     np.testing.assert_allclose(data.X[:, 0] * 255, [0, 1, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".gif", ".tif"])
+def test_images_in_a_column_of_bytes_are_read(tmp_path, suffix):
+    Image.new("RGB", (8, 8), (30, 100, 200)).save(tmp_path / f"0{suffix}")
+    cells = [(tmp_path / f"0{suffix}").read_bytes()] * 2
+    frame = pd.DataFrame({"hash": [b"\x01", b"\x02"], "photo": cells, "label": [0, 1]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    data = read_dataset(tmp_path / "t.parquet", Choice())
+    assert data.item_shape == (8, 8, 3)
+    assert "in column 'photo'" in str(data.summary)
+
+
+def test_bytes_of_no_image_are_named(tmp_path):
+    frame = pd.DataFrame({"audio": [{"bytes": b"RIFF", "path": "a.wav"}] * 2, "label": [0, 1]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"row 0 is not an image that Pillow can read\. Replace"):
+        load_dataset(tmp_path / "t.parquet")
