@@ -22,7 +22,7 @@ THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
 # Numbers with signs of percent, money, thousands, or of other programs.
 SIGNS = r"\d{1,3}([ \x{a0}\x{2009}\x{202f}'_]\d{3})+|\d{1,3}(,\d{2,3})*,\d{3}|\d+"
 MONEY = r"([$€£¥₹]|R\$|US\$|Rs\.?|USD|EUR|GBP|CHF|JPY|CNY|INR)?"
-SIGNS = rf"^[-+\x{{2212}}]?{MONEY}\s*[-+\x{{2212}}]?({SIGNS})?([.,]\d+)?\s*([%‰]|{MONEY})$"
+SIGNS = rf"^[-+\x{{2212}}]?{MONEY}\s*[-+\x{{2212}}]?({SIGNS})?([.,]\d+)?\s*([%‰]|{MONEY})-?$"
 # Two numbers, as in 1.5±0.1, 2x10^3, 640 x 480, 5'11" and 1.5(2).
 SIGNS += r"|^[-+]?([1-9]\d*|\d+[.,]\d+)\s*(±|\+/-|[x×*'°])\s*\d[-.,\d^x×'\"]*[NSEW]?$"
 SIGNS += r"|^[-+]?\d+[.,]\d+\(\d+\)$"
@@ -34,6 +34,8 @@ SIGNS += r"|^[-+]?\p{Nd}+([.,\x{ff0e}\x{66b}]\p{Nd}+)?$"  # digits of other scri
 OBJECT = r"""(?s)^\{\s*["'].*\}$"""  # of JSON or Python
 IGNORE = "Correct the file, or leave the column out: --ignore {0} (ignore=[{0}])."
 CODES = re.compile(r"(.*[_\-. ])?(zip|plz|ean|upc|isbn|(zip|post|postal|bar)[_\- ]?code)s?")
+CODE_OF_LETTERS = r"^[A-Z]{2,3}0\d"  # such as EUR001, which is no amount
+LEAST_CODE = 100  # postal codes and others have more digits
 CODE = r"^(0\d{3,}|\+\d{8,})$"  # of phones, too; but hours and months may be 07
 DOTS = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"
 ABSENT = re.compile("-?9{2,6}")  # written for a missing value
@@ -201,6 +203,8 @@ class Cells:
         if not is_text(self._columns[name]):
             return False
         known = ~self.numbers(name).missing
+        if _match(self._columns[name], CODE_OF_LETTERS).any():
+            return False
         with_signs = _match(self._columns[name], SIGNS) & _match(self._columns[name], r"\p{Nd}")
         return bool(2 * (with_signs & known).sum() > known.sum())
 
@@ -293,7 +297,7 @@ class Cells:
             return "numbers of ten or more digits that count from 1970, like times"
         if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
             return None
-        if CODES.fullmatch(folded(name)) and len(np.unique(values)) > 2:
+        if CODES.fullmatch(folded(name)) and np.median(np.abs(values)) >= LEAST_CODE:
             return "codes by its name, such as postal codes"
         if n > 1 and _are_dates(values):
             return "numbers that are dates, such as 20240131"

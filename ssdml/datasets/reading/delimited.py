@@ -128,7 +128,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
             f"{NAMES.get(layout.separator, layout.separator)}, as most lines; got "
             f"{n_cells} in {text[:40]!r}. {way_out}"
         )
-    if re.search(re.escape(layout.separator.encode()) + rb' +"', content):
+    if b'="' in content or re.search(re.escape(layout.separator.encode()) + rb' +"', content):
         cells = _without_late_quotes(cells)
     last = cells.column(cells.num_columns - 1)[-1].as_py()
     if "\n" in last and not content.rstrip().endswith(b'"'):
@@ -357,14 +357,14 @@ def _cells(content: bytes, layout: Layout) -> tuple[pa.Table, tuple[int, int, st
 
 
 def _without_late_quotes(cells: pa.Table) -> pa.Table:
-    """Remove the quotes around cells that begin with blanks, where Arrow keeps them."""
+    """Remove the quotes of cells that begin with blanks or, for Excel, "="; Arrow keeps them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     columns = []
     for column in cells.columns:
-        begin = pc.match_substring_regex(column, r'^ +"')
-        plain = pc.replace_substring_regex(column, r'^ +"([^"]*)" *$', r"\1")
+        begin = pc.match_substring_regex(column, r'^(?: +|=)"')
+        plain = pc.replace_substring_regex(column, r'^(?: +|=)"([^"]*)" *$', r"\1")
         are_all = pc.all(pc.equal(begin, pc.not_equal(plain, column))).as_py()
         columns.append(plain if are_all else column)
     return pa.table(columns, cells.column_names)

@@ -34,7 +34,7 @@ def test_index_gives_the_ids(read, frame):
     "form",
     [
         *("{}%", "${}.50", "1 {:03d}", "1'{:03d}", "\u2212{}.5", "0x{:x}", "{}.0D+00"),
-        *("{} \u20ac", "\uff11.{}", "\u0663{}", "({}.50)"),
+        *("{} \u20ac", "\uff11.{}", "\u0663{}", "({}.50)", "{}-", "EUR{}"),
     ],
 )
 def test_numbers_with_signs_are_no_ids(tmp_path, frame, form):
@@ -48,7 +48,9 @@ def test_numbers_with_signs_are_no_ids(tmp_path, frame, form):
         read_dataset(tmp_path / "t.csv", Choice(features=("sold",)))
 
 
-@pytest.mark.parametrize("form", ["r{}", "10.0.0.{}", "2020-01-{:02d}", "0x0123456789abcdef{:02x}"])
+@pytest.mark.parametrize(
+    "form", ["r{}", "EUR{:03d}", "10.0.0.{}", "2020-01-{:02d}", "0x0123456789abcdef{:02x}"]
+)
 def test_distinct_texts_are_ids(tmp_path, frame, form):
     ids = [form.format(i) for i in range(N)]
     frame.assign(item=ids).to_csv(tmp_path / "t.csv", index=False)
@@ -238,6 +240,12 @@ def test_codes_are_no_features(read, frame, name, rng):
     data = read(frame.assign(**{name: rng.integers(10_000, 99_999, size=N)}))
     assert_features(data, frame, "p", "q")
     assert "as it holds codes by its name, such as postal codes" in str(data.summary)
+
+
+@pytest.mark.parametrize("name", ["crimes_per_zip", "zip", "geo.ean"])
+def test_small_numbers_are_no_codes(read, frame, name, rng):
+    frame = frame.assign(**{name: rng.integers(40, size=N)})
+    assert_features(read(frame), frame, "p", "q", name)
 
 
 def test_repeated_ids_are_left_out_with_a_doubt(read, frame):

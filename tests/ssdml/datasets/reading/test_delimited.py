@@ -403,6 +403,11 @@ def test_quotes_may_follow_blanks(read):
     assert columns(table)["text"] == ['one, "two" three', 'four, "five"']
 
 
+def test_cells_that_excel_keeps_as_text_lose_its_sign(read):
+    table = read('="a",b,="label"\n="1.5",x,="u"\n"=""2.5""","=""7""",="v"\n')
+    assert columns(table) == {"a": ["1.5", "2.5"], "b": ["x", "7"], "label": ["u", "v"]}
+
+
 def test_utf_32_is_known_by_its_mark(read):
     assert columns(read("a,label\n1,x\n2,y\n".encode("utf-32")))["label"] == ["x", "y"]
 
