@@ -30,6 +30,7 @@ MAY_BE_MARKS |= {"desconocido", "en blanco", "sin datos", "s/d", "sconosciuto", 
 MAY_BE_MARKS |= {"desconhecido", "okänd", "nieznane", "неизвестно", "未知", "不明", "미상"}
 MISSING_NUMBER = re.compile(r"-9{2,6}|-100")  # the latter is ignored by losses of torch
 FIRST_ROWS = 1000
+LEAST_ROWS = 20  # that tell labels from quantities and ids
 WHOLE = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # or a fraction, but not 1E5
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&]\s*")  # several labels
@@ -121,6 +122,11 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
     if len(names) == 1 and {"-1", "-1.0"} & {str(mark).strip() for mark in without}:
         summary.doubts.append(
             f"the only class is {names[0]!r}, as -1 means no label; if -1 is a class, rename it"
+        )
+    if not n_without and len(codes) >= LEAST_ROWS and 2 * len(names) > len(codes):
+        summary.doubts.append(
+            f"{len(names):,} classes of {len(codes):,} samples are rather quantities or ids; if "
+            "the classes are in another column, pass --label NAME (label='NAME')"
         )
     largest = str(labels.max()) if has_wrapped(labels) else None
     if largest in names:

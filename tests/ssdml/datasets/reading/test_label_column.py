@@ -154,6 +154,14 @@ def test_marks_of_no_label_are_told(read, frame, mark):
     assert f"20 of 40 samples are unlabeled, marked {mark!r}" in str(data.summary)
 
 
+@pytest.mark.parametrize("form", ["{}", "n{}"])
+def test_labels_that_hardly_occur_again_are_doubted(read, frame, form):
+    labels = [form.format(i * i) for i in range(N)]
+    assert "40 classes of 40 samples are rather" in str(read(frame.assign(label=labels)).summary)
+    for usual in (labels[: N // 2] * 2, [*labels[:-1], ""]):
+        assert not read(frame.assign(label=usual)).summary.doubts
+
+
 @pytest.mark.parametrize(
     "mark",
     [
