@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from ssdml.datasets.pixels import has_channels_last
+from ssdml.utils.dask_arrays import is_dask
 from ssdml.utils.labels import as_labels, check_order, encode_column
 from ssdml.utils.torch_tools import to_device
 from ssdml.utils.typing import Indices
@@ -116,8 +117,12 @@ class LoadedSamples:
                 "dataset: samples must be tensors or arrays, or tuples that begin with one; got "
                 f"{type(sample).__name__} at index {index}. {_way_to_tensor(sample)}"
             )
+        if isinstance(sample, torch.Tensor):
+            check_tensor(sample, "dataset", "samples")
         _check_numbers(sample, sample.ndim > 1, f"dataset: sample {index}")
-        return _from_numpy(sample) if isinstance(sample, np.ndarray) else sample.detach()
+        return _channels_first(
+            _from_numpy(sample) if isinstance(sample, np.ndarray) else sample.detach()
+        )
 
 
 def _way_to_tensor(sample: Any) -> str:
@@ -139,8 +144,8 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
     dataset : array, tensor or table of shape (n, ...), or Dataset
         Features (n, d); images (n, height, width), (n, channels, height, width), or, as bytes,
         (n, height, width, channels). Bytes are divided by 255, other integers become float32.
-        A Dataset yields samples as the backbone takes them, images with their channels first, or
-        tuples that begin with one.
+        A Dataset yields samples as the backbone takes them, images with three axes and, unless
+        they are bytes, their channels first, or tuples that begin with one.
     who : str
         Beginning of error messages.
     device : str
@@ -158,6 +163,11 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
     """
     if isinstance(dataset, torch.Tensor):
         check_tensor(dataset, who, "dataset")
+    elif is_dask(dataset):
+        raise TypeError(
+            f"{who}: dataset must be in memory, or a torch Dataset that reads samples on demand; "
+            "got a dask array. Pass dataset.compute()."
+        )
     else:
         dataset = without_container(dataset, who, "dataset")
     if isinstance(dataset, list) and dataset and _is_row(dataset[0]):
@@ -181,9 +191,7 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
         if dataset.ndim == 3:
             dataset = dataset[:, None]
         _check_finite(dataset, f"{who}: dataset")
-        if dataset.dtype == torch.uint8 and has_channels_last(dataset.shape[1:]):
-            dataset = dataset.movedim(-1, 1).contiguous()
-        return StoredSamples(dataset, device)
+        return StoredSamples(_channels_first(dataset), device)
     is_map = hasattr(dataset, "__getitem__") and not isinstance(dataset, IterableDataset)
     if is_map and hasattr(dataset, "__len__"):
         if not len(dataset):
@@ -263,15 +271,23 @@ def _check_finite(samples: torch.Tensor, name: str, first: int = 0) -> None:
     """Raise for the first sample, counted from ``first``, that is not finite."""
     if not samples.is_floating_point() or not samples.numel():
         return
-    if all(end.isfinite() for end in samples.aminmax()):  # NaN is both ends
+    if all(end.float().isfinite() for end in samples.aminmax()):  # NaN is both ends
         return
-    wrong = samples.flatten(1).isfinite().logical_not()
+    wrong = samples.flatten(1).float().isfinite().logical_not()
     row = int(wrong.any(dim=1).nonzero()[0])
     value = samples.flatten(1)[row][wrong[row]][0].item()
+    large = " in float32" * (not np.isnan(value))
     raise ValueError(
-        f"{name} must be finite; got {value} in sample {first + row}. Drop such samples or impute "
-        "the missing values."
+        f"{name} must be finite{large}; got {value} in sample {first + row}. Drop such samples or "
+        f"{'scale them down' if large else 'impute the missing values'}."
     )
+
+
+def _channels_first(images: torch.Tensor) -> torch.Tensor:
+    """Move the last axis of bytes, one image or a batch, if it holds the channels."""
+    if images.dtype == torch.uint8 and has_channels_last(images.shape[-3:]):
+        return images.movedim(-1, -3).contiguous()
+    return images
 
 
 def _floating(samples: torch.Tensor) -> torch.Tensor:
@@ -290,7 +306,8 @@ def _from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:
 
     Foreign byte orders and read-only arrays are copied, since torch does not take them.
     """
-    single = array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # _check_finite tells
+        single = array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
     return torch.from_numpy(np.require(single, requirements=["C", "W"]))
 
 
@@ -303,14 +320,15 @@ def sampled_rows(samples: Samples, seed: int, n_rows: int = SAMPLED) -> Indices:
 def warn_of_scale(samples: Samples, scale: torch.Tensor, who: str) -> None:
     """Warn if samples are scaled differently from the fitted ones, by a factor of 10 or more.
 
-    The factor is the median over the channels; fewer than ten samples are not judged.
+    The factor is the root mean square over the channels, to which rare values count as often as
+    they occur. Fewer than ten samples are not judged, nor are equal ones.
     """
     if len(samples) < FEWEST_FOR_SCALE:
         return
     drawn = samples.batch(sampled_rows(samples, 0, COMPARED)).cpu().double()
     spread = drawn.std((0, *range(2, drawn.ndim)), correction=0)
-    ratio = float((spread / scale.cpu().double().flatten()).median())
-    if not 0.1 < ratio < 10:
+    ratio = float((spread / scale.cpu().double().flatten()).square().mean().sqrt())
+    if ratio and not 0.1 < ratio < 10:
         warnings.warn(
             f"{who}: samples must have the scale of the fitted ones; got {ratio:.2g} times their "
             "standard deviation. Pass pixels as bytes, or as numbers from 0 to 1.",

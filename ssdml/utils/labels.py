@@ -200,6 +200,8 @@ def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False)
             f"{who}: {name} must be a list or an array of labels, one per row; got "
             f"{type(y).__name__}. Pass a list, in the order of the rows."
         )
+    if column.dtype.kind == "c" and column.size:
+        raise TypeError(not_names(column.flat[0], who, name))
     is_column = column.ndim == 2 and column.shape[1] == 1
     if column.ndim != 1 and not (may_be_column and is_column):
         of_indicators = f"Keep one label of each row; of indicators, numpy.argmax({name}, axis=1)."

@@ -50,6 +50,8 @@ def check_float_matrix(value: Any, name: str, who: str) -> None:
 def check_integers(value: Any, shape: torch.Size, name: str, who: str) -> None:
     """Raise unless ``value`` is an integer tensor of this shape."""
     is_tensor = isinstance(value, torch.Tensor)
+    if is_tensor:
+        check_tensor(value, who, name)
     are_indicators = is_tensor and value.dim() == 2 == len(shape) + 1 and value.shape[1] > 1
     way_out = f"{name}.argmax(dim=1)" if are_indicators else f"{name}.long()"
     if not is_tensor or value.dtype not in INTEGERS:

@@ -255,6 +255,7 @@ def test_bad_input_raises(name):
         (TypeError, "embeddings must .*device 'meta'", (z.to("meta"), labels.to("meta"))),
         (ValueError, r"embeddings must have two dim.* Pass embeddings\[None\]", (z[0], labels)),
         (ValueError, r"embeddings .* Pass embeddings\.flatten", (z[:, :, None], labels)),
+        (TypeError, "labels must hold data; .*device 'meta'", (z, labels.to("meta"))),
         (ValueError, r"labels must have shape \(16,\)", (z, labels[1:])),
         (ValueError, r"labels .*\(16, 1\)\. Pass labels\.squeeze", (z, labels[:, None])),
         (ValueError, r"labels .*\(16, 4\)\. Pass .*argmax", (z, indicators.long())),

@@ -141,6 +141,16 @@ def test_warns_of_samples_on_another_scale(digits):
             model.transform(factor * X)
     model.transform(3 * X)
     model.transform(255 * X[:9])
+    model.transform(0 * X)
+
+
+def test_rare_values_are_on_the_scale_of_the_fit(rng):
+    rows = ((rng.random((200, 64)) < 0.02) * rng.random((200, 64))).astype(np.float32)
+    labels = np.where(np.arange(200) < 30, np.arange(200) % 3, -1)
+    model = small_model(epochs=1, backbone=nn.Linear(64, 16)).fit(rows, labels)
+    model.transform(rows[:20])  # most of its columns are constant
+    with pytest.warns(UserWarning, match="Pass pixels"):
+        model.transform(rows[:20] / 100)
 
 
 class Blind(nn.Module):

@@ -217,6 +217,31 @@ def test_reads_any_precision_and_byte_order(dtype):
         assert (batch.dtype, batch.tolist()) == (torch.float32, [[3.0, 4.0]])
 
 
+def test_bytes_of_a_dataset_may_have_channels_last(photographs):
+    first = torch.from_numpy(_first(photographs)).float() / 255
+    for dataset in (list(photographs), list(torch.tensor(photographs)), Listed(photographs)):
+        torch.testing.assert_close(as_samples(dataset, "fit").batch(np.arange(6)), first)
+
+
+def test_rejects_sparse_samples():
+    samples = [torch.eye(3).to_sparse()] * 2
+    with pytest.raises(TypeError, match=r"dataset: samples must be dense; .*samples\.to_dense"):
+        as_samples(samples, "fit")
+
+
+def test_rejects_arrays_of_dask():
+    dask = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match=r"fit: dataset must be in .*; got a .* dataset\.compute"):
+        as_samples(dask.zeros((4, 2)), "fit")
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
+def test_names_numbers_too_large_for_float32(convert):
+    table = np.array([[1.0], [1e200]])
+    with pytest.raises(ValueError, match=r"finite in float32; got .* in sample 1\..* scale them"):
+        as_samples(convert(table), "fit")
+
+
 def test_reads_integer_features():
     counts = np.array([[1, 2], [3, 200]])
     for dataset in (counts, torch.from_numpy(counts), list(counts), list(torch.from_numpy(counts))):

@@ -404,6 +404,11 @@ def test_labels_of_other_types_are_refused_by_name(label):
         read_labels([label, None, label], 3, "here")
 
 
+def test_complex_labels_are_refused_by_name():
+    with pytest.raises(TypeError, match=r"^here: y must hold names, .*; got .*, a complex128"):
+        read_labels(np.array([1j, -1]), 2, "here")
+
+
 def test_dates_are_refused_by_name():
     days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")
     with pytest.raises(TypeError, match=r"^here: y must hold names, .* got np\.datetime64"):
