@@ -57,7 +57,8 @@ def evaluate(
     Warns
     -----
     UserWarning
-        If no class of `y` is in the gallery or, without one, has two rows.
+        If no class of `y` is in the gallery or, without one, has two rows; if the gallery holds
+        all rows of `Z`.
 
     Notes
     -----
@@ -281,6 +282,14 @@ def _searched(
         raise ValueError(
             f"evaluate: gallery must have the {embeddings.shape[1]} columns of Z; got "
             f"{rows.shape[1]}."
+        )
+    own, among = ({row.tobytes() for row in Z.astype(np.float64)} for Z in (embeddings, rows))
+    if len(own) == len(embeddings) and own <= among:  # rows of few values meet by chance
+        warnings.warn(
+            "evaluate: gallery must hold other rows than Z, or each is its own nearest neighbor; "
+            f"got all {len(embeddings)} rows of Z in it. Leave them out of the gallery; to compare "
+            "each row with the others of Z, omit it.",
+            stacklevel=3,
         )
     check_same_kind(classes, others, "evaluate", ("y", "gallery[1]"))
     return rows, _codes_among(classes, others, "evaluate", ("y", "gallery[1]"))[codes]

@@ -277,7 +277,7 @@ def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
             raise
         way_out = "Pass samples as the backbone takes them, or begin it with a layer that does."
         if batch.ndim == 4 and batch.shape[1] == 1:
-            way_out = "Arrays of three axes are read as gray: pass other data as a Dataset."
+            way_out = "Arrays with three axes are gray images: pass others as a Dataset."
         if any(part.dtype in (torch.float64, *HALVES) for part in backbone.parameters()):
             way_out = "Pass backbone.float(): samples are float32."
         raise ValueError(

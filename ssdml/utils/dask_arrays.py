@@ -54,6 +54,11 @@ def check_dask_array(X: Any, who: str) -> None:
             f"{who}: X must have NumPy blocks; got {type(X._meta).__name__}. "
             "If they are sparse, use X.map_blocks(lambda block: block.toarray())."
         )
+    if isinstance(X._meta, np.ma.MaskedArray):
+        raise TypeError(
+            f"{who}: X must not have masked entries; got masked blocks. Impute them: "
+            "dask.array.ma.filled(X, value)."
+        )
     if X.dtype.kind not in "biuf":
         raise TypeError(
             f"{who}: X must be numeric; got dtype {X.dtype}. Use X.astype('float64') if its "

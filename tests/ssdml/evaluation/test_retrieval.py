@@ -61,8 +61,11 @@ def test_clusters_ignore_the_gallery(searched):
 
 def test_query_in_gallery_finds_itself(rng):
     Z = rng.normal(size=(30, 4))
-    scores = evaluate(Z, np.arange(30), gallery=(Z, np.arange(30)))
+    with pytest.warns(UserWarning, match="gallery must hold other rows .* all 30 rows of Z in it"):
+        scores = evaluate(Z, np.arange(30), gallery=(Z, np.arange(30)))
     assert (scores["R@1"], scores["MAP@R"]) == (100, 100)
+    few = Z.round(0)  # equal by chance
+    evaluate(few, np.arange(30), gallery=(few, np.arange(30)))
 
 
 def test_unlabeled_gallery_rows_are_not_searched(searched):
@@ -76,7 +79,7 @@ def test_classes_without_queries_are_neighbors(rng):
     y = np.zeros(20, int)
     far = (Z + 100, y)
     assert evaluate(Z, y, ks=(1,), gallery=far)["R@1"] == 100
-    with_others = np.concatenate([Z, Z + 100]), np.repeat([5, 0], 20)
+    with_others = np.concatenate([Z + 1e-9, Z + 100]), np.repeat([5, 0], 20)
     assert evaluate(Z, y, ks=(1,), gallery=with_others)["R@1"] == 0
 
 

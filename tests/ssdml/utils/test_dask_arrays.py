@@ -67,6 +67,7 @@ def unknown_columns(X):
         (lambda X: dask.delayed(X), TypeError, "X must be a dask array; got a Delayed"),
         (lambda X: X[:, 0], ValueError, r"two dimensions .*; got shape \(10,\). Use X.reshape"),
         (lambda X: X.map_blocks(sparse.csr_array), TypeError, r"got csr_array.*block\.toarray\(\)"),
+        (lambda X: dask.array.ma.masked_greater(X, 0), TypeError, r"masked blocks\. Impute them"),
         (lambda X: X.astype(object), TypeError, r"numeric; got dtype object. Use X.astype\('float"),
         (lambda X: X.astype(complex), TypeError, "X must be numeric; got dtype complex128"),
         (
@@ -76,7 +77,7 @@ def unknown_columns(X):
         ),
         (unknown_columns, ValueError, r"got shape \(10, nan\). Call X.compute_chunk_sizes\(\)"),
     ],
-    ids="delayed 1-D sparse objects complex columns unknown-columns".split(),
+    ids="delayed 1-D sparse masked objects complex columns unknown-columns".split(),
 )
 def test_unsupported_arrays_raise(chunked, spoil, error, message):
     with pytest.raises(error, match=f"who: .*{message}"):
