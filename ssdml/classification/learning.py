@@ -97,7 +97,7 @@ class HeldOut(NamedTuple):
         --------
         >>> rows = np.arange(10)
         >>> HeldOut(rows, np.repeat([0, 1], [7, 3]), np.full((10, 2), 0.5)).factors.round(2)
-        array([1.44, 0.7 ])
+        array([1.31, 0.77])
         """
         p = self.distributions
         expected, variance = p.sum(axis=0), (p * (1 - p)).sum(axis=0)
