@@ -50,6 +50,7 @@ DOUBT = 3.0  # held-out labels that count as much as the constants for few label
 SHARPNESS = 2.0  # of the pool where no label can be held out
 TRUST_POWER = 1.5
 MAX_REACH, FEW_REACH = 0.8, 0.97
+FARTHER = 0.3  # share of the rest of the way that labels reach farther on a second graph
 FAINT = 1e-9  # added to probabilities before logarithms
 CONFIDENCE_ROWS = 5000
 FEW_HELD_OUT = 10  # held-out labels that halve what they confirm
@@ -155,21 +156,20 @@ class Evidence:
     form: int  # whose graph the pool trusts most
     voters: tuple[Voter, ...] = ()  # what the pool consists of
 
-    def on(
-        self, diffusion: Diffusion, *, beside: Array | None = None, farther: float = 0.0
-    ) -> Array:
+    def on(self, diffusion: Diffusion, *, beside: Array | None = None) -> Array:
         """Spread labels and evidence over a graph; return distributions (n, C).
 
         Parameters
         ----------
         diffusion : Diffusion
         beside : array of shape (n, C) or None
-            Distributions of an earlier round, averaged with the evidence in logarithms.
-        farther : float
-            Increase of γ, as a share of 1 - γ.
+            Distributions of an earlier round, averaged with the evidence in logarithms. Labels then
+            reach farther: γ grows by 30% of 1 - γ, unless it is 0.
         """
-        reach = self.reach + farther * (1 - self.reach) if self.reach > 0 else 0.0
-        sources = self.pooled if beside is None else _geometric_mean(self.pooled, beside)
+        reach, sources = self.reach, self.pooled
+        if beside is not None:
+            sources = _geometric_mean(self.pooled, beside)
+            reach += FARTHER * (1 - reach) if reach > 0 else 0.0
         sources = np.float32(min(1.0, 3 * (1 - reach))) * sources
         sources[self.labeled] = self.labels
         shares = diffusion.spread(sources, reach)

@@ -47,7 +47,6 @@ METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more overfit 
 PAPER_STEPS = 10  # the same in Dutta et al. (2021)
 PAPER_PARTITIONS = 5  # Dutta et al. (2021): 50 epochs in all, 10 per partition
 SECOND_GRAPH_ROWS = 70_000  # rows up to which the second round searches neighbors again
-FARTHER = 0.3  # share of the rest of the way that labels reach farther on the second graph
 ONE_CLASS = "propagation finds a single class. Label at least one other; -1 means unlabeled."
 
 
@@ -66,7 +65,7 @@ class Classes(NamedTuple):
         """Spread them again on the graphs of the input and of an embedding together."""
         weights = adjacency(self.form.graph) + adjacency(nearer)
         with threads(count_threads(n_jobs, "SSDML")) as pool:
-            return self.evidence.on(Diffusion(weights, pool), beside=before, farther=FARTHER)
+            return self.evidence.on(Diffusion(weights, pool), beside=before)
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from ssdml.classification.learning import update_evidence
 from ssdml.classification.suspects import SuspectedLabels, suspects
+from ssdml.graphs.laplacian import adjacency
+from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.metric.alternation import (
     ONE_CLASS,
     combine,
-    diffusions_of,
     input_weight,
     interpolated,
     learn_classes,
@@ -23,7 +24,7 @@ from ssdml.metric.fitted.kept import Kept, KeptFit, Pooled, extended, kept_pool
 from ssdml.metric.selection import fall_back, input_alone
 from ssdml.metric.state import Learned, State
 from ssdml.utils.labels import as_labels, check_order
-from ssdml.utils.parallel import one_blas_thread
+from ssdml.utils.parallel import count_threads, one_blas_thread, threads
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED, check_finite
 
@@ -65,14 +66,17 @@ def relabeled(
 def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept, Learned]:
     """Learn the classes from a few more labels, with the weights of the pool and the metric."""
     earlier, before = pooled.classes.evidence, model.label_distributions_
-    with diffusions_of(kept.forms, model.n_jobs) as diffusions:
+    graphs, first = [adjacency(form.graph) for form in kept.forms], pooled.first.copy()
+    with threads(count_threads(model.n_jobs, "SSDML")) as pool:
+        diffusions = [Diffusion(graph, pool) for graph in graphs]
         evidence = update_evidence(earlier, kept.forms, labels, diffusions, before)
-        classes, first = pooled.classes._replace(evidence=evidence), pooled.first.copy()
         first[evidence.labeled] = evidence.labels
         if kept.nearer is None:
             distributions = evidence.on(diffusions[evidence.form])
         else:
-            distributions = classes.renewed(first, kept.nearer, model.n_jobs)
+            both = graphs[evidence.form] + adjacency(kept.nearer)
+            distributions = evidence.on(Diffusion(both, pool), beside=first)
+    classes = pooled.classes._replace(evidence=evidence)
     classifier, represented = interpolated(
         classes.of_rows(kept.X, distributions), represent=model.representation_ is not None
     )

@@ -132,9 +132,9 @@ def test_distributions_follow_the_formula(rng, beside):
     held_out = HeldOut(labeled[:0], labeled[:0], np.empty((0, 3)))
     evidence = Evidence(labels, labeled, pooled, prior, prior, 0.25, 0.6, 0.7, held_out, 0)
     with threads(1) as pool:
-        found = evidence.on(Diffusion(adjacency(graph), pool), beside=earlier, farther=0.5)
+        found = evidence.on(Diffusion(adjacency(graph), pool), beside=earlier)
 
-    reach = 0.7 + 0.5 * 0.3
+    reach = 0.7 + 0.3 * 0.3 * beside
     Q = pooled.astype(float)
     if beside:
         Q = np.sqrt(Q * earlier)
