@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +21,7 @@ from ssdml.cli.options import (
     NoLabel,
     TextColumn,
     TextModel,
+    in_shell,
     names,
     next_steps,
     numbers,
@@ -142,8 +142,8 @@ def fit(
         f"{len(X) - n_labeled} unlabeled samples in {time.perf_counter() - start:.1f} s: {out}"
     )
     next_steps(
-        f"ssdml predict {quote(str(out))} new.csv --out labels.csv labels new samples",
-        f"ssdml transform {quote(str(out))} new.csv --out Z.npy embeds them",
+        f"ssdml predict {in_shell(out)} new.csv --out labels.csv labels new samples",
+        f"ssdml transform {in_shell(out)} new.csv --out Z.npy embeds them",
     )
 
 
@@ -178,7 +178,7 @@ def transform(
     say(f"{len(Z)} rows of {Z.shape[1]} numbers: {out}")
     if out.suffix == ".npy":
         next_steps(
-            f"ssdml evaluate {quote(str(out))} y.npy scores them, if you know the true labels in "
+            f"ssdml evaluate {in_shell(out)} y.npy scores them, if you know the true labels in "
             "y.npy"
         )
 

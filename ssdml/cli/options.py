@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -110,6 +111,11 @@ def next_steps(*steps: str) -> None:
     """Tell what to do next, the last lines of a command."""
     for i, step in enumerate(steps):
         say(f"{'      ' if i else 'Next: '}{step}")
+
+
+def in_shell(path: Path) -> str:
+    """Write a path as an argument of a command."""
+    return quote(str(path))
 
 
 def refuse_to_replace(path: Path, force: bool) -> None:

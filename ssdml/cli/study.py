@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +32,7 @@ from ssdml.cli.options import (
     TextColumn,
     TextModel,
     in_one_line,
+    in_shell,
     next_steps,
     say,
 )
@@ -188,7 +188,7 @@ def status(folder: ResultsDir) -> None:
     if found.pending or found.failed:
         next_steps("repeat the command with --resume to run pending jobs and retry failed ones")
     else:
-        next_steps(f"ssdml report {quote(str(folder))} writes the report")
+        next_steps(f"ssdml report {in_shell(folder)} writes the report")
 
 
 def report(folder: ResultsDir) -> None:
@@ -243,7 +243,7 @@ def table(
 
 
 def _to_tables(folder: Path) -> str:
-    return f"ssdml table {quote(str(folder))} prints the tables for a paper"
+    return f"ssdml table {in_shell(folder)} prints the tables for a paper"
 
 
 def _few_tests(rows: Sequence[Row]) -> list[str]:
