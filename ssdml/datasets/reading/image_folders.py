@@ -49,7 +49,8 @@ SAMPLE = 2**12  # bytes of a text that tell whether it has more letters than num
 ANNOTATIONS = (".xml", ".txt")  # of an image each, as of Pascal VOC and YOLO
 LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
 
-MASK = re.compile(r"(.+?)[-_. ]*(mask|seg|segmentation|gt|groundtruth)([-_ ]?\d+)?", re.IGNORECASE)
+MASKS = ("mask", "seg", "segmentation", "gt", "groundtruth")
+MASK = re.compile(rf"({'|'.join(MASKS)})([-_ ]?\d+)?\Z", re.IGNORECASE)
 ABSOLUTE = re.compile(r"/|[A-Za-z]:/")
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
 ZIP_ERRORS = (
@@ -467,9 +468,10 @@ def _doubts(
 
 def _masks_among(paths: Sequence[PurePosixPath]) -> list[str]:
     """Return the images that have the name of another one, and "mask" or the like behind it."""
-    stems = {str(path.with_suffix("")): str(path) for path in paths}
-    found = {stem: MASK.fullmatch(stem) for stem in stems}
-    return [stems[stem] for stem, match in found.items() if match and match[1] in stems]
+    stems = {name.rpartition(".")[0]: name for name in map(str, paths)}
+    likely = [s for s in stems if s.rstrip("-_ 0123456789").lower().endswith(MASKS)]
+    found = ((stem, MASK.search(stem)) for stem in likely)
+    return [stems[s] for s, mark in found if mark and s[: mark.start()].rstrip("-_. ") in stems]
 
 
 def _listing_among(names: Sequence[str]) -> str | None:
