@@ -31,7 +31,7 @@ MAY_BE_MARKS |= {"desconhecido", "okänd", "nieznane", "неизвестно", "
 MISSING_NUMBER = re.compile(r"-9{2,6}|-100")  # the latter is ignored by losses of torch
 FIRST_ROWS = 1000
 LEAST_ROWS = 20  # that tell labels from quantities and ids
-WHOLE = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # or a fraction, but not 1E5
+WRITTEN = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # a number by pandas, not 1E5
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&]\s*")  # several labels
 MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez)"
@@ -84,7 +84,7 @@ def _as_whole(classes: Array) -> Array:
     (array(['100000', '200000'], dtype='<U6'), array(['1E5', '2E3'], dtype='<U3'))
     """
     names = classes.tolist()
-    if not all(WHOLE.fullmatch(name) and float(name).is_integer() for name in names):
+    if not all(WRITTEN.fullmatch(name) and float(name).is_integer() for name in names):
         return classes
     whole = [str(int(float(name))) for name in names if abs(float(name)) < 2**53]
     return np.array(whole) if len(set(whole)) == len(names) > 0 else classes

@@ -224,7 +224,7 @@ def check_order(X: Any, y: Any, who: str, names: tuple[str, str] = ("X", "y")) -
     labels: Any = getattr(y, "index", None)
     if not (hasattr(rows, "equals") and hasattr(labels, "equals")) or rows.equals(labels):
         return
-    if len(rows) == len(labels) and rows.is_unique and set(rows) == set(labels):
+    if len(rows) == len(labels) and rows.is_unique and set(labels).issuperset(rows):
         given, own = names
         warnings.warn(
             f"{who}: {own} must be in the order of {given}; got the index of {given} in another "
