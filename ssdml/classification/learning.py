@@ -386,9 +386,8 @@ def _weights(
 
 
 def _trusted_form(members: list[Member], places: list[int], weights: Floats) -> int:
-    """The form whose members weigh most, except trees, which are only on the first."""
-    counted = [not isinstance(member.classifier, TreeClassifier) for member in members]
-    return int(np.bincount(places, weights * counted).argmax())
+    """The form whose members weigh most."""
+    return int(np.bincount(places, weights * [member.of_form for member in members]).argmax())
 
 
 def _trust(members: list[Member], weights: Floats) -> float:

@@ -57,6 +57,7 @@ class Member(NamedTuple):
     few_weight: float  # where no label can be held out
     held_out: Floats  # (m, C), logits of the labeled rows from the other folds
     classifier: Classifier
+    of_form: bool = True  # whether it says which form is better
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +228,7 @@ def _trees(
     nodes = join_trees([part.nodes for part in parts])
     trees = fill_trees(columns, nodes, known, codes, n_classes)
     classifier = TreeClassifier(form.rows, given, trees, trees.scores(form.rows))
-    return Member(False, 0.0, held_out, classifier)
+    return Member(False, 0.0, held_out, classifier, of_form=False)  # every form is standardized
 
 
 def _propagation(
