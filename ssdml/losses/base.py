@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 from ssdml.losses.batch import (
+    NEEDS,
+    SAMPLER,
     Batch,
     as_batch,
     can_check_values,
@@ -142,8 +144,8 @@ class Loss(Term, _Base):
     follows_miner = False  # whether its rows weigh as often as plain tuples name them
     takes_reference = True
     takes_halves = False  # whether it needs batches of two halves with the same classes
-    needs = "a labeled row"  # of a batch, for a loss other than 0
-    sampler = "class_batches"  # of such batches
+    needs = NEEDS  # of a batch, for a loss other than 0
+    sampler = SAMPLER  # of such batches
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """Refuse options of pytorch-metric-learning that would have no effect."""
@@ -247,7 +249,8 @@ class Loss(Term, _Base):
         if batch.labels is not None:
             known = batch.labels[batch.row_weights > 0]
             found = f"{len(known)} of them labeled, in {len(set(known.tolist()))} classes"
-        warn_of_zero(who, self.needs, len(batch.embeddings), found, self.sampler)
+        n_rows = len(batch.embeddings)
+        warn_of_zero(who, n_rows, found, needs=self.needs, sampler=self.sampler)
 
     def _check_own(self, rows: torch.Tensor, who: str) -> None:
         """Raise unless the parameters of the loss match the rows."""

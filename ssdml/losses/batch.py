@@ -14,6 +14,7 @@ from ssdml.utils.torch_tools import check_float_matrix, check_integers
 from ssdml.utils.validation import UNLABELED, level_of_caller, warn_of_wrapped
 
 HALVES = (torch.float16, torch.bfloat16)
+NEEDS, SAMPLER = "a labeled row", "class_batches"  # of most losses
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
 
 
@@ -198,7 +199,9 @@ def can_check_values() -> bool:
     return not torch.compiler.is_compiling()
 
 
-def warn_of_zero(who: str, needs: str, n_rows: int, found: str, sampler: str) -> None:
+def warn_of_zero(
+    who: str, n_rows: int, found: str, *, needs: str = NEEDS, sampler: str = SAMPLER
+) -> None:
     """Warn, at the line that called the loss or its sum, of a batch with nothing to compare."""
     warnings.warn(
         f"{who}: the batch must have {needs}; got {n_rows} rows, {found}. The loss is 0. "

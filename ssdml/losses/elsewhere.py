@@ -53,8 +53,7 @@ def call_other(
     stops = starts if ref_emb is None else _labeled(ref_emb, ref_labels)
     if not len(starts.rows):
         if len(embeddings) and can_check_values():
-            who, n_rows = type(loss).__name__, len(embeddings)
-            warn_of_zero(who, "a labeled row", n_rows, "none of them labeled", "class_batches")
+            warn_of_zero(type(loss).__name__, len(embeddings), "none of them labeled")
         return embeddings.sum() * 0
     tuples = None if indices_tuple is None else _renumbered(indices_tuple, starts, stops)
     reference = (None, None) if ref_emb is None else (stops.rows, stops.labels)
