@@ -117,9 +117,8 @@ def load_metric(kind: type[Metric], folder: str | Path) -> tuple[Metric, dict[st
 
 
 def _tree_arrays(trees: Trees) -> dict[str, Array]:
-    parts = trees.standardized._asdict() | trees.nodes._asdict()
-    parts |= {"leaves": trees.leaves, "codes": trees.codes, "weight": np.asarray(trees.weight)}
-    return {f"trees_{name}": part for name, part in parts.items()}
+    parts = trees.standardized._asdict() | trees.nodes._asdict() | vars(trees)
+    return {name: np.asarray(parts[name.removeprefix("trees_")]) for name in TREES}
 
 
 def _classifier(arrays: Mapping[str, Array]) -> ClassInterpolator | None:
@@ -133,13 +132,14 @@ def _classifier(arrays: Mapping[str, Array]) -> ClassInterpolator | None:
 
 
 def _trees(arrays: Mapping[str, Array], n_classes: int) -> Trees:
-    def part(name: str) -> Array:
-        array = arrays[f"trees_{name}"]
-        return array.astype(np.intp) if array.dtype.kind == "i" else array
-
-    columns = Columns(*map(part, Columns._fields))
-    nodes = Nodes(*map(part, Nodes._fields))
-    return Trees(columns, nodes, part("leaves"), part("codes"), n_classes, float(part("weight")))
+    own: dict[str, Any] = {}
+    for name, kind in TREES.items():
+        array = arrays[name]
+        own[name.removeprefix("trees_")] = array.astype(np.intp) if kind[0] == "i" else array
+    columns = Columns(*map(own.pop, Columns._fields))
+    nodes = Nodes(*map(own.pop, Nodes._fields))
+    own["weight"] = float(own["weight"])
+    return Trees(columns, nodes, n_classes=n_classes, **own)
 
 
 def saved_names(model: EmbeddingMixin) -> tuple[dict[str, Array], dict[str, Any]]:
