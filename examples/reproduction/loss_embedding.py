@@ -19,7 +19,7 @@ from ssdml.networks.data import Samples, StoredSamples, as_samples
 from ssdml.networks.metric_network import MetricNetwork, new_network
 from ssdml.networks.randomness import SeededDraws
 from ssdml.networks.sampling import aligned_halves
-from ssdml.networks.training import Schedule, embed_samples, rate_at
+from ssdml.networks.training import embed_samples, rate_at
 from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import random_orthonormal, unit_rows
 from ssdml.utils.torch_tools import one_thread
@@ -65,8 +65,7 @@ def train(
     n_classes = min(BATCH_CLASSES, int(drawable.sum()))
     own = [{"lr": CENTERS_RATE} | group for group in loss.parameter_groups()]
     optimizer = torch.optim.AdamW([{"params": network.parameters()}, *own], learning_rate)
-    rates = Schedule(n_steps=n_steps, learning_rate=1.0)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: rate_at(n / n_steps, rates))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: rate_at(n, n_steps, 1.0))
     batches = aligned_halves(
         classes,
         n_steps,

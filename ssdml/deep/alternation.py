@@ -26,7 +26,7 @@ from ssdml.networks.augmentation import Augment, RandomViews, custom_views, unch
 from ssdml.networks.data import Samples, StoredSamples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.sampling import Batches, aligned_halves, balanced_batches
-from ssdml.networks.training import Schedule, rate_at
+from ssdml.networks.training import rate_at
 from ssdml.utils.distributed import gathered, rank_slice, world_size
 from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import nearest_orthonormal
@@ -188,8 +188,7 @@ class AlternationTrainer(PartitionTrainer):
     def _rate(self, number: int, step: int) -> float:
         """Warm up once and decay once over all partitions."""
         steps = [self._steps_of(i) for i in range(self.n_partitions)]
-        plan = Schedule(sum(steps), learning_rate=self.estimator.learning_rate)
-        return rate_at((sum(steps[:number]) + step) / plan.n_steps, plan)
+        return rate_at(sum(steps[:number]) + step, sum(steps), self.estimator.learning_rate)
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Add the losses of classes, triplets, consistency and the user's own."""

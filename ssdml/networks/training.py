@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,17 +26,6 @@ if TYPE_CHECKING:
 
 EMBEDDED, EMBEDDED_BY_GPU = 250, 2000  # samples at once, at most: 250 fit a CPU's cache
 PRETRAINING_BATCH, PRETRAINING_RATE = 100, 1e-3
-
-
-class Schedule(NamedTuple):
-    """Length and optimizer of a training round."""
-
-    n_steps: int = 500
-    batch_size: int = 256
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-2
-    temperature: float = 0.1  # of the class proxies
-    n_negatives: int = 5  # per anchor
 
 
 class Stepper:
@@ -229,15 +218,15 @@ def mixed_precision(network: MetricNetwork, wanted: bool) -> Iterator[None]:
         network.mixed = before
 
 
-def rate_at(done: float, plan: Schedule) -> float:
-    """Learning rate after a share of the training: linear warmup, then cosine decay to 0.
+def rate_at(step: int, n_steps: int, learning_rate: float) -> float:
+    """Learning rate at a step: linear warmup to the given one, then cosine decay to 0.
 
     Examples
     --------
-    >>> [round(rate_at(done, Schedule(learning_rate=1.0)), 3) for done in (0.0, 0.1, 0.55)]
+    >>> [round(rate_at(step, 500, 1.0), 3) for step in (0, 50, 275)]
     [0.02, 1.0, 0.5]
     """
-    warmup = 0.1
-    rise = min(1.0, (done + 1 / plan.n_steps) / warmup)
+    done, warmup = step / n_steps, 0.1
+    rise = min(1.0, (done + 1 / n_steps) / warmup)
     fall = (1 + math.cos(math.pi * max(0.0, done - warmup) / (1 - warmup))) / 2
-    return plan.learning_rate * rise * fall
+    return learning_rate * rise * fall
