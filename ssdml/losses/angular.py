@@ -194,46 +194,32 @@ def batch_angular_loss(
     labels: torch.Tensor,
     angle: float,
     n_negatives: int,
-    drawn: torch.Tensor | None = None,
+    drawn: torch.Tensor,
 ) -> torch.Tensor:
-    """Compute the mean angular loss with a random positive and the hardest negatives per anchor.
-
-    ``drawn`` (m, m) chooses the positives: uniform random numbers; None: drawn on the CPU.
-    """
-    *ends, kept = _candidates(embedding.detach(), labels, n_negatives, drawn)
+    """Compute the mean angular loss of :func:`batch_triplets`."""
+    *ends, kept = batch_triplets(embedding.detach(), labels, n_negatives, drawn)
     losses = angular_triplet_loss(*(take_rows(embedding, rows) for rows in ends), angle=angle)
     return (losses * kept).sum() / kept.sum().clamp(min=1)  # indexing by it would stall a GPU
 
 
 def batch_triplets(
-    embedding: torch.Tensor, labels: torch.Tensor, n_negatives: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Draw triplets: a random positive per anchor, and the negatives nearest to their midpoint.
+    embedding: torch.Tensor, labels: torch.Tensor, n_negatives: int, drawn: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """Choose a random positive per anchor, and the negatives nearest to their midpoint.
 
-    Anchors without a positive or a negative in the batch are skipped.
+    ``drawn`` (m, m), uniform random numbers, chooses the positives. Returns anchors, positives and
+    negatives, ``n_negatives`` per row, and which of them are triplets.
 
     Examples
     --------
     >>> z = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
-    >>> a, p, n = batch_triplets(z, torch.tensor([0, 0, 1, 1]), 1)
-    >>> a.tolist(), p.tolist(), n.tolist()
-    ([0, 1, 2, 3], [1, 0, 3, 2], [2, 2, 1, 1])
+    >>> a, p, n, kept = batch_triplets(z, torch.tensor([0, 0, 1, 1]), 1, torch.rand(4, 4))
+    >>> a.tolist(), p.tolist(), n.tolist(), bool(kept.all())
+    ([0, 1, 2, 3], [1, 0, 3, 2], [2, 2, 1, 1], True)
     """
-    anchor, positive, negative, kept = _candidates(embedding, labels, n_negatives)
-    return anchor[kept], positive[kept], negative[kept]
-
-
-def _candidates(
-    embedding: torch.Tensor,
-    labels: torch.Tensor,
-    n_negatives: int,
-    drawn: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, ...]:
-    """Return anchors, positives and negatives, ``n_negatives`` per row, and which are triplets."""
     same = labels[:, None] == labels
     similar = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     usable = similar.any(dim=1) & ~same.all(dim=1)
-    drawn = torch.rand(same.shape) if drawn is None else drawn  # the same on every device
     scores = to_device(drawn, labels.device).masked_fill(~similar, -1.0)
     positive = scores.argmax(dim=1)
     middle = (embedding + embedding[positive]) / 2
