@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TILE = 2048  # side of a block of squared distances: 32 MB
 VANISHING = 1e-38  # weights below this count as zero
 MAX_DENSE_ROWS = 60_000  # beyond, the density counts neighbors only
+JUMPS = 5  # to the farthest row
 NEWTON_RADIUS = 0.5  # a Newton step descends if the gradient is shorter
 
 
@@ -209,8 +210,8 @@ def kernel_width(X: Floats, graph: KNNGraph, bandwidth: float) -> float:
     return least + (largest - least) / bandwidth or 1.0
 
 
-def far_apart(X: Floats, *, n_sweeps: int = 5) -> float:
-    """Approximate the largest distance by repeated jumps to the farthest row.
+def far_apart(X: Floats) -> float:
+    """Approximate the largest distance by five jumps to the farthest row.
 
     Examples
     --------
@@ -218,7 +219,7 @@ def far_apart(X: Floats, *, n_sweeps: int = 5) -> float:
     3.0
     """
     row, largest = X.mean(axis=0), 0.0
-    for _ in range(n_sweeps):
+    for _ in range(JUMPS):
         distances = np.linalg.norm(X - row, axis=1)
         row, largest = X[distances.argmax()], float(distances.max())
     return largest

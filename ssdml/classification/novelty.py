@@ -34,6 +34,7 @@ RIDGE = 1e-2
 LEAST, LEAST_NEW = -50.0, -20.0  # log-odds
 SHRINKAGE = 5.0  # labeled rows as which the mean of all classes counts
 STEPS = 100
+FEWEST_NOVEL = 3  # rows of a group
 FEW_MIDDLE, FEW_SLOPE = -3.0, 1.0  # of log scores where no label can be held out
 
 
@@ -162,11 +163,11 @@ def prior_log_odds(log_odds: Array) -> float:
     return float(np.log(share / (1 - share)))
 
 
-def novel_groups(graph: KNNGraph, rows: Indices, *, fewest: int = 3) -> list[Indices]:
+def novel_groups(graph: KNNGraph, rows: Indices) -> list[Indices]:
     """Communities of the rows on the graph among them, the largest first.
 
-    Communities of greatest modularity, by Louvain's method; those of less than ``fewest`` rows are
-    left out. The first row of each has the most weight to the others.
+    Communities of greatest modularity, by Louvain's method; those of one or two rows are left
+    out. The first row of each has the most weight to the others.
 
     Examples
     --------
@@ -182,7 +183,7 @@ def novel_groups(graph: KNNGraph, rows: Indices, *, fewest: int = 3) -> list[Ind
     groups = []
     for community in sorted(map(sorted, found), key=lambda members: (-len(members), members)):
         members = np.array(community)
-        if len(members) >= fewest:
+        if len(members) >= FEWEST_NOVEL:
             central = np.asarray(among[members][:, members].sum(axis=1)).ravel().argmax()
             groups.append(rows[np.concatenate([members[[central]], np.delete(members, central)])])
     return groups

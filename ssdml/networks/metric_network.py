@@ -24,6 +24,7 @@ from ssdml.utils.persistence import Refusal
 from ssdml.utils.torch_tools import batch_norms, evaluating, is_out_of_memory
 
 HALVES = (torch.float16, torch.bfloat16)
+TEMPERATURE = 0.1  # of the class proxies
 TRIED = 16  # samples that the backbone is tested on
 
 
@@ -37,8 +38,6 @@ class MetricNetwork(nn.Module):
     metric : tensor of shape (d, l)
         L.
     n_classes : int
-    temperature : float
-        Divides the cosines to the proxies.
     unit_features : bool
         Whether features are scaled to unit length before the metric, as in Dutta et al. (2021).
     free_metric : bool
@@ -54,13 +53,11 @@ class MetricNetwork(nn.Module):
         metric: torch.Tensor,
         n_classes: int,
         *,
-        temperature: float = 0.1,
         unit_features: bool = False,
         free_metric: bool = False,
     ) -> None:
         super().__init__()
         self.backbone: nn.Module = backbone
-        self.temperature = temperature
         self.unit_features = unit_features
         if free_metric:
             self.metric = nn.Parameter(metric)
@@ -95,8 +92,8 @@ class MetricNetwork(nn.Module):
         return functional.normalize(self.features(samples) @ self.metric, dim=1)
 
     def logits(self, embedding: torch.Tensor) -> torch.Tensor:
-        """Cosines to the proxies divided by the temperature, (n, n_classes)."""
-        return embedding @ functional.normalize(self.proxies, dim=1).T / self.temperature
+        """Cosines to the proxies divided by a temperature, (n, n_classes)."""
+        return embedding @ functional.normalize(self.proxies, dim=1).T / TEMPERATURE
 
 
 def new_network(

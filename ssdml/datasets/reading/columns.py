@@ -22,6 +22,7 @@ from ssdml.datasets.reading.table import (
     LABEL_NAMES,
     LABEL_WORD,
     NO_HEADER,
+    SPLIT_NAMES,
     SPLITS,
     TEXT_NAMES,
     folded,
@@ -160,7 +161,7 @@ class Chooser:
         self._check_once()
         index = self._index()
         if roles.text is None:
-            roles.text = self._first(TEXT_NAMES, "text")
+            roles.text = self._first_text(TEXT_NAMES)
         self._split()
         if roles.label is None:
             roles.label = self._label()
@@ -238,8 +239,8 @@ class Chooser:
             if both and (one, other) not in (("features", "id"), ("text", "id")):
                 self.ask(f"{one} and {other} both name the column {both.pop()!r}", "Name it once.")
 
-    def _first(self, names: Sequence[str], kind: str) -> str | None:
-        free = {folded(n): n for n in reversed(self.free(kind))}
+    def _first_text(self, names: Sequence[str]) -> str | None:
+        free = {folded(n): n for n in reversed(self.free("text"))}
         return next((free[name] for name in names if name in free), None)
 
     def is_distinct(self, name: str) -> bool:
@@ -392,7 +393,7 @@ class Chooser:
 
     def _split(self) -> None:
         """Take a column that names training and test rows, the one called split if there is."""
-        named = self._first(("split",), "text")
+        named = self._first_text(SPLIT_NAMES)
         for name in [named] if named else self.free("text"):
             cells = {folded(cell) for cell in self.cells.texts(name)}
             if cells <= SPLITS.keys() and folded(name) not in LABEL_NAMES:

@@ -112,10 +112,8 @@ def mean_interval(
     return Estimate(mean, mean - half, mean + half, n)
 
 
-def paired_difference(
-    values: npt.ArrayLike, reference: npt.ArrayLike, *, level: float = 0.95
-) -> Estimate:
-    """Mean of ``values - reference`` over the seeds that both have, with its interval.
+def paired_difference(values: npt.ArrayLike, reference: npt.ArrayLike) -> Estimate:
+    """Mean of ``values - reference`` over the seeds that both have, with its 95% interval.
 
     Examples
     --------
@@ -130,7 +128,7 @@ def paired_difference(
             "paired_difference: values and reference must have one entry per seed; "
             f"got shapes {values.shape} and {reference.shape}."
         )
-    return mean_interval(values - reference, level=level)
+    return mean_interval(values - reference)
 
 
 def corrected_t_test(differences: npt.ArrayLike, *, test_share: float) -> PairedTest:
@@ -223,15 +221,13 @@ def average_ranks(scores: npt.ArrayLike) -> Floats:
     return ranks
 
 
-def friedman_nemenyi(scores: npt.ArrayLike, *, level: float = 0.05) -> RankTest:
-    """Rank methods over data sets, with Friedman's test and Nemenyi's critical difference.
+def friedman_nemenyi(scores: npt.ArrayLike) -> RankTest:
+    """Rank methods over data sets, with Friedman's test and Nemenyi's critical difference at 5%.
 
     Parameters
     ----------
     scores : array-like of shape (n_methods, n_datasets)
         Higher is better; at least three methods and two data sets.
-    level : float
-        Significance level of the critical difference.
 
     References
     ----------
@@ -253,7 +249,7 @@ def friedman_nemenyi(scores: npt.ArrayLike, *, level: float = 0.05) -> RankTest:
             "friedman_nemenyi: scores must have at least 3 methods and 2 data sets; got "
             f"{n_methods} and {n_datasets}."
         )
-    q = studentized_range.ppf(1 - level, n_methods, np.inf) / np.sqrt(2)
+    q = studentized_range.ppf(0.95, n_methods, np.inf) / np.sqrt(2)
     difference = q * np.sqrt(n_methods * (n_methods + 1) / (6 * n_datasets))
     with np.errstate(invalid="ignore"):  # NaN if all methods are equal everywhere
         p = float(friedmanchisquare(*table).pvalue)

@@ -213,10 +213,10 @@ def most_runs(ran: npt.NDArray[np.bool_]) -> tuple[Indices, Indices, Indices]:
     return max(found, key=lambda kept: kept[0].size * kept[1].size * kept[2].size)
 
 
-def matching_budget(
-    differences: Floats, *, test_share: float, margin: float = MARGIN
-) -> tuple[int | None, int | None]:
+def matching_budget(differences: Floats, *, test_share: float) -> tuple[int | None, int | None]:
     """First budget from which on a score matches another one, by mean and by interval.
+
+    The mean, or the lower end of its interval, may be one percentage point below.
 
     Parameters
     ----------
@@ -224,8 +224,6 @@ def matching_budget(
         Score with each budget minus the score to match, per seed.
     test_share : float
         As in :func:`ssdml.experiments.analysis.statistics.mean_interval`.
-    margin : float
-        Percentage points that the mean, or the lower end of its interval, may fall below 0.
 
     Examples
     --------
@@ -235,7 +233,7 @@ def matching_budget(
     finished = np.isfinite(differences).all(axis=1)
     estimates = [mean_interval(values, test_share=test_share) for values in differences]
     mean, low = (np.array([getattr(e, end) for e in estimates]) for end in ("mean", "low"))
-    return _last_start(finished & (mean >= -margin)), _last_start(finished & (low >= -margin))
+    return _last_start(finished & (mean >= -MARGIN)), _last_start(finished & (low >= -MARGIN))
 
 
 def _last_start(holds: npt.NDArray[np.bool_]) -> int | None:

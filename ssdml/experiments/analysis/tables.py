@@ -257,17 +257,16 @@ def differences_from(rows: Sequence[Row], reference: str, score: str) -> dict[st
     }
 
 
-def worse_than_best(rows: Sequence[Row], score: str, *, level: float = LEVEL) -> dict[str, float]:
-    """P-values of the methods that are significantly below the best one.
+def worse_than_best(rows: Sequence[Row], score: str) -> dict[str, float]:
+    """P-values, at most 5%, of the methods that are significantly below the best one.
+
+    They are those of :func:`differences_from`, which needs five seeds.
 
     Parameters
     ----------
     rows : sequence of dict
         Runs on one data set with one budget.
     score : str
-    level : float
-        Methods with a larger p-value, by :func:`differences_from`, are left out; so are all with
-        fewer than five seeds.
     """
     means = mean_scores(rows, score)
     ranked = {name: mean for name, mean in means.items() if np.isfinite(mean)}
@@ -275,7 +274,7 @@ def worse_than_best(rows: Sequence[Row], score: str, *, level: float = LEVEL) ->
         return {}
     best = max(ranked, key=lambda name: ranked[name])
     tests = differences_from(rows, best, score)
-    return {name: test.p for name, test in tests.items() if test.p < level and test.mean < 0}
+    return {name: test.p for name, test in tests.items() if test.p < LEVEL and test.mean < 0}
 
 
 def _by_method(rows: Sequence[Row], score: str) -> dict[str, Floats]:

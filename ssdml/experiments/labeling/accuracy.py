@@ -128,10 +128,8 @@ def with_mean(confidences: Array, mean: float) -> Floats:
     return shifted
 
 
-def threshold(
-    held_out: HeldOut | None, confidences: Array, n_rows: Ints, target: float = TARGET
-) -> Threshold | None:
-    """Find a confidence from which on labels are right as often as the target, with 90% certainty.
+def threshold(held_out: HeldOut | None, confidences: Array, n_rows: Ints) -> Threshold | None:
+    """Find a confidence from which on labels are right 95% of the time, with 90% certainty.
 
     The held-out labels of the highest confidences are a sample of the labels above a threshold. A
     one-sided bound of Clopper and Pearson [1]_ tests whether enough of these are right. The first
@@ -146,7 +144,6 @@ def threshold(
         Of the new labels, as the model gives them.
     n_rows : array of shape (C,)
         Unlabeled rows that were predicted to be of each class.
-    target : float
 
     Returns
     -------
@@ -184,9 +181,9 @@ def threshold(
     sets = np.flatnonzero(ends & (n >= FEWEST))
     if not len(sets):
         return None
-    first = int(np.argmax((mean[sets] - target) * np.sqrt(n[sets])))
+    first = int(np.argmax((mean[sets] - TARGET) * np.sqrt(n[sets])))
     tested = sets[first:]
-    passed = _least_share(share[tested], n[tested]) >= target
+    passed = _least_share(share[tested], n[tested]) >= TARGET
     n_passed = len(passed) if passed.all() else int(np.argmin(passed))
     if not n_passed:
         return None

@@ -11,6 +11,7 @@ from torch import nn
 
 from ssdml.deep.alternation import AlternationTrainer
 from ssdml.experiments.analysis.statistics import paired_difference
+from ssdml.networks.metric_network import TEMPERATURE
 from tests.deep import assert_same_weights, small_model, small_network
 
 
@@ -30,7 +31,7 @@ def asked(digits, monkeypatch):
                 embedding, proxies = run.network(weak).numpy(), run.network.proxies.numpy()
             run.network.train()
             cosines = embedding @ (proxies / np.linalg.norm(proxies, axis=1, keepdims=True)).T
-            known = softmax(cosines / run.network.temperature, axis=1)
+            known = softmax(cosines / TEMPERATURE, axis=1)
             steps.append((classes.numpy(), trusted.numpy(), known))
             return classes, trusted
 

@@ -11,6 +11,7 @@ from scipy.special import log_softmax
 from torch import nn
 
 from ssdml.deep.alternation import N_NEGATIVES, AlternationTrainer
+from ssdml.networks.metric_network import TEMPERATURE
 from tests.deep import small_model
 
 
@@ -71,7 +72,7 @@ def parts_by_hand(images, batch, network, angle, threshold):
     proxies /= np.linalg.norm(proxies, axis=1, keepdims=True)
 
     def logs(embedding):
-        return log_softmax(embedding @ proxies.T / network.temperature, axis=1)
+        return log_softmax(embedding @ proxies.T / TEMPERATURE, axis=1)
 
     seen, strong, weak = (
         embedded(rows, pixels)

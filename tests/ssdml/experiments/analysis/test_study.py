@@ -76,7 +76,7 @@ def test_matching_budget_is_the_first_stable_match():
     differences = np.array([[-0.5, -0.4], [-3.0, -3.2], [-0.6, -0.8], [0.2, 0.3]])
     assert matching_budget(differences, test_share=0.0) == (2, 3)
     assert matching_budget(differences[:2], test_share=0.0) == (None, None)
-    assert matching_budget(differences - 100, test_share=0.0, margin=200) == (0, 0)
+    assert matching_budget(differences + 100, test_share=0.0) == (0, 0)
 
 
 def test_a_failed_seed_never_matches():
