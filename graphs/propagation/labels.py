@@ -30,6 +30,7 @@ from ssdml.utils.validation import (
     check_labels,
     check_number,
     without_tensor,
+    working_dtype,
 )
 
 __all__ = ["propagate_labels"]
@@ -150,8 +151,7 @@ def propagate_labels(
         sources *= weight
     if start is not None:
         start = _check_start(np.asarray(start), (len(labels), n_classes))
-    given = graph.distances if isinstance(graph, KNNGraph) else graph
-    dtype = np.float32 if given.dtype == np.float32 else np.float64
+    dtype = working_dtype(graph.distances.dtype if isinstance(graph, KNNGraph) else graph.dtype)
     with threads(count_threads(n_jobs, "propagate_labels")) as pool:
         solution = spread_scores(
             weights, codes, n_classes, decay, tol, start, dtype, pool, evidence=sources

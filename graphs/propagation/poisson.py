@@ -16,7 +16,13 @@ from ssdml.graphs.propagation.solvers import Solution, conjugate_gradient
 from ssdml.utils.labels import class_codes
 from ssdml.utils.parallel import ParallelMatrix, Threads, count_threads, row_blocks, threads
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_labeled, check_labels, check_number
+from ssdml.utils.validation import (
+    UNLABELED,
+    check_labeled,
+    check_labels,
+    check_number,
+    working_dtype,
+)
 
 __all__ = ["poisson_learning"]
 
@@ -109,8 +115,7 @@ def poisson_learning(
     prior = None
     if class_prior is not None:
         prior = class_shares(class_prior, codes, n_classes, "poisson_learning")
-    given = graph.distances if isinstance(graph, KNNGraph) else graph
-    dtype = np.float32 if given.dtype == np.float32 else np.float64
+    dtype = working_dtype(graph.distances.dtype if isinstance(graph, KNNGraph) else graph.dtype)
     with threads(count_threads(n_jobs, "poisson_learning")) as pool:
         solution = poisson_scores(weights, codes, n_classes, decay, tol, dtype, pool)
     if not solution.converged:
