@@ -8,11 +8,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ssdml.classification.novelty import Novelty, learn_novelty, novel_groups
-from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.knn import nearest_rows
-from ssdml.graphs.propagation.smoothing import Diffusion
+from ssdml.metric.alternation import diffusions_of
 from ssdml.metric.fitted.kept import KeptFit
-from ssdml.utils.parallel import count_threads, threads
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED, check_finite, check_number
 
@@ -136,8 +134,8 @@ class NoveltyMixin(KeptFit):
             form, codes = self._form(kept), np.full(len(kept.X), UNLABELED)
             rows = self.labeled_rows_
             codes[rows] = np.searchsorted(self.classes_, self.transduction_[rows])
-            with threads(count_threads(self.n_jobs, type(self).__name__)) as pool:
-                self._novelty = learn_novelty(form, codes, Diffusion(adjacency(form.graph), pool))
+            with diffusions_of([form], self.n_jobs) as [diffusion]:
+                self._novelty = learn_novelty(form, codes, diffusion)
         return self._novelty
 
     def _more_arrays(self) -> dict[str, Array]:
