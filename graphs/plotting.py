@@ -112,17 +112,23 @@ def draw_neighborhood(
             f"rows; got {len(shown.rows)}. Pass fewer of its triplets, a graph of fewer "
             "neighbors, or raise max_nodes."
         )
+    axes = as_axes(axes, who, width=6.0, height=7.6)
+    texts = [str(row) if names is None else names[row] for row in shown.rows]
+    draw_on(axes, shown, texts, class_names)
+    return axes
+
+
+def as_axes(axes: Axes | None, who: str, *, width: float, height: float) -> Axes:
+    """Return the axes to draw on: the given ones, or those of a new figure of pyplot."""
     if axes is None:
         from matplotlib import pyplot
 
-        axes = pyplot.subplots(figsize=(6.0, 7.6), layout="constrained")[1]
-    elif not hasattr(axes, "add_collection"):
+        return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    if not hasattr(axes, "add_collection"):
         raise TypeError(
             f"{who}: axes must be matplotlib's Axes or None; got {type(axes).__name__}. Pass "
             "pyplot.gca()."
         )
-    texts = [str(row) if names is None else names[row] for row in shown.rows]
-    draw_on(axes, shown, texts, class_names)
     return axes
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ssdml.classification.forms import principal_form
 from ssdml.graphs.neighbors.knn import knn_graph, nearest_rows
+from ssdml.graphs.plotting import as_axes
 from ssdml.utils.linalg import covariance, top_eigenvectors
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Ints
@@ -184,10 +185,7 @@ def draw_map(
     >>> [text.get_text() for text in axes.texts]
     ['cat', 'dog']
     """
-    if axes is None:
-        from matplotlib import pyplot
-
-        axes = pyplot.subplots(figsize=(8.0, 8.0), layout="constrained")[1]
+    axes = as_axes(axes, "plot_map", width=8.0, height=8.0)
     palette = np.array([*np.array(CLASS_COLORS)[spread_colors(points, codes, len(names))], GRAY])
     colors = palette[np.where(codes == UNLABELED, len(names), codes)]
     area = float(np.clip(DOT_AREA / len(points), 1, 30))
