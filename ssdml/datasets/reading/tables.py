@@ -385,25 +385,7 @@ def read_excel(path: Path, on_disk: int) -> Table:
 
     Cells that are merged with the one above have its value.
     """
-    try:
-        from openpyxl import load_workbook
-    except ImportError as error:
-        raise ImportError(
-            f"Reading {path.suffix} needs openpyxl: pip install 'ssdml[excel]'"
-        ) from error
-    try:
-        with open_regular(path) as file:
-            with zipfile.ZipFile(file) as archive:
-                xml = sum(info.file_size for info in archive.infolist())
-            check_memory(path, XML_RATIO * xml, on_disk)
-            book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
-            cells = _CellCount(path, on_disk)
-            shown = [s for s in book.worksheets if s.sheet_state == "visible"]
-            sheets = {sheet.title: _filled_rows(sheet, cells) for sheet in shown}
-    except MemoryLimitError:
-        raise
-    except Exception as error:  # openpyxl raises many kinds on damaged files
-        raise ValueError(f"{path}: cannot be read ({error}). Save it again.") from error
+    book, sheets = _visible_sheets(path, on_disk)
     title = max(sheets, key=lambda title: sum(map(len, sheets[title].values())), default="")
     if not sheets.get(title):
         raise ValueError(f"{path}: must contain rows; got none.")
@@ -446,6 +428,29 @@ def read_excel(path: Path, on_disk: int) -> Table:
         ),
         tuple(doubts),
     )
+
+
+def _visible_sheets(path: Path, on_disk: int) -> tuple[Any, dict[str, dict[int, tuple[Any, ...]]]]:
+    """Return an Excel file of openpyxl, and the rows with cells of each visible sheet."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {path.suffix} needs openpyxl: pip install 'ssdml[excel]'"
+        ) from error
+    try:
+        with open_regular(path) as file:
+            with zipfile.ZipFile(file) as archive:
+                xml = sum(info.file_size for info in archive.infolist())
+            check_memory(path, XML_RATIO * xml, on_disk)
+            book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
+            cells = _CellCount(path, on_disk)
+            shown = [s for s in book.worksheets if s.sheet_state == "visible"]
+            return book, {sheet.title: _filled_rows(sheet, cells) for sheet in shown}
+    except MemoryLimitError:
+        raise
+    except Exception as error:  # openpyxl raises many kinds on damaged files
+        raise ValueError(f"{path}: cannot be read ({error}). Save it again.") from error
 
 
 def _merged_cells(path: Path, sheet: Any) -> list[tuple[int, int, int]]:
