@@ -214,29 +214,12 @@ def plan_fit(
         _stage_seconds(pilot, X[:WARM_UP_ROWS], classes)  # imports and compiles
         resident = _resident_bytes(rows, X)
         seconds = _stage_seconds(pilot, X, classes)
-    one_sided = pilot.propagation == "one-sided"
-    searched, n_forms = graph_rows(X), 1
-    if not one_sided:
-        forms = linear_forms(X, few=False)
-        searched, n_forms = forms[0](X), len(forms)
-    few = FitShape(
-        size,
-        n_features,
-        n_classes,
-        searched.shape[1],
-        min(pilot.n_neighbors, size - 1),
-        X.dtype.itemsize,
-        n_forms,
-        pilot.partition_size,
-        one_sided,
-        pilot.n_components,
-        pilot.input_weight != 0,
-    )
+    few, searched = _pilot_shape(pilot, X, n_classes)
     many = few._replace(n_samples=n_samples)
     few = few._replace(n_classes=min(n_classes, size // 2))  # classes with a label
     by_index = many.searches_by_index
     if by_index and not few.searches_by_index:
-        seconds["neighbors"] = n_forms * _index_seconds(searched, pilot)
+        seconds["neighbors"] = few.n_forms * _index_seconds(searched, pilot)
     held = stage_bytes(many)
     work, at_pilot = (stage_work(shape, by_index=by_index) for shape in (many, few))
     kinds = {name: stage_kind(name) for name in seconds}
@@ -281,6 +264,29 @@ def pilot_data(
     X = rng.standard_normal((n_classes, n_features))[classes]
     X += SPREAD * rng.standard_normal(X.shape)
     return X.astype(dtype), classes
+
+
+def _pilot_shape(pilot: SSDML, X: Array, n_classes: int) -> tuple[FitShape, Array]:
+    """The numbers that determine the cost of the pilot, and the rows that its graph is made of."""
+    one_sided = pilot.propagation == "one-sided"
+    searched, n_forms = graph_rows(X), 1
+    if not one_sided:
+        forms = linear_forms(X, few=False)
+        searched, n_forms = forms[0](X), len(forms)
+    shape = FitShape(
+        len(X),
+        X.shape[1],
+        n_classes,
+        searched.shape[1],
+        min(pilot.n_neighbors, len(X) - 1),
+        X.dtype.itemsize,
+        n_forms,
+        pilot.partition_size,
+        one_sided,
+        pilot.n_components,
+        pilot.input_weight != 0,
+    )
+    return shape, searched
 
 
 def _stage_seconds(estimator: SSDML, X: Array, classes: Array) -> dict[str, float]:
