@@ -248,16 +248,23 @@ def score_curves(
     return {method: curve for method, curve in curves.items() if curve}
 
 
+def label_curves(
+    tables: Sequence[ScoreTable], headline: ScoreTable, score: str
+) -> dict[str, dict[float, Estimate]]:
+    """Estimates of a score by the number of labels, of the methods in the headline's order."""
+    methods = [line.method for line in headline.lines if line.n_ok]
+    return score_curves(tables, score, methods, lambda budget: budget.order[-1])
+
+
 def curve_pictures(tables: Sequence[ScoreTable], styles: Mapping[str, Style]) -> list[Picture]:
     """Scores against the number of labels; empty for a single budget."""
     if len(tables) < 2:
         return []
     budget, headline = tables[0].budget, headline_table(tables)
-    methods = [line.method for line in headline.lines if line.n_ok]
     xlabel = DRAWS[budget.draw].format("labels")
     pictures = []
     for score in CURVE_SCORES:
-        curves = score_curves(tables, score, methods, lambda budget: budget.order[-1])
+        curves = label_curves(tables, headline, score)
         with new_figure(*CURVE_SIZE) as figure:
             draw_curves(figure.subplots(), curves, styles, xlabel=xlabel)
             description = f"{headline.dataset}: {score} against {xlabel}, {budget.condition}"
@@ -309,15 +316,20 @@ def draw_estimates(
     _show_grid(axes, "x")
 
 
+def differences_of(table: ScoreTable, score: str) -> dict[str, Estimate]:
+    """Paired differences of the other methods from the reference, where there are any."""
+    others = [line for line in table.lines if line.n_ok and line.method != table.reference]
+    found = {line.method: line.scores[score].difference for line in others}
+    return {method: difference for method, difference in found.items() if difference.n}
+
+
 def difference_pictures(table: ScoreTable, styles: Mapping[str, Style]) -> list[Picture]:
     """Paired differences from the reference, one picture per headline score."""
-    others = [line for line in table.lines if line.n_ok and line.method != table.reference]
     pictures = []
     for score in HEADLINE:
-        lines = [line for line in others if line.scores[score].difference.n]
-        if not lines:
+        estimates = differences_of(table, score)
+        if not estimates:
             continue
-        estimates = {line.method: line.scores[score].difference for line in lines}
         height = 0.6 + len(estimates) * (0.15 + 0.18 * max_lines(estimates))
         with new_figure(3.7, height) as figure:
             draw_estimates(figure.subplots(), estimates, styles)
@@ -357,16 +369,20 @@ def draw_critical_difference(axes: Axes, ranking: Ranking, styles: Mapping[str, 
     axes.set_axis_off()
 
 
-def ranking_picture(ranking: Ranking, dataset: str, styles: Mapping[str, Style]) -> Picture:
+def ranking_figure(ranking: Ranking, styles: Mapping[str, Style]) -> Figure:
     """The critical-difference diagram of a ranking."""
     methods = ranking.methods
-    pairs = zip(methods, ranking.test.ranks, strict=True)
-    ranks = ", ".join(f"{method} {rank:.1f}" for method, rank in pairs)
     with new_figure(6.4, 1.8 + 0.2 * len(methods) * max_lines(methods)) as figure:
         draw_critical_difference(figure.subplots(), ranking, styles)
-        return Picture(
-            "Mean rank", as_svg(figure, f"{dataset}: mean rank by {ranking.by}: {ranks}")
-        )
+    return figure
+
+
+def ranking_picture(ranking: Ranking, dataset: str, styles: Mapping[str, Style]) -> Picture:
+    """The same for the report, described by its ranks."""
+    pairs = zip(ranking.methods, ranking.test.ranks, strict=True)
+    ranks = ", ".join(f"{method} {rank:.1f}" for method, rank in pairs)
+    svg = as_svg(ranking_figure(ranking, styles), f"{dataset}: mean rank by {ranking.by}: {ranks}")
+    return Picture("Mean rank", svg)
 
 
 def reliability_picture(method: str, dataset: str, bins: Reliability, style: Style) -> Picture:

@@ -20,13 +20,14 @@ from ssdml.experiments.analysis.tables import (
 )
 from ssdml.experiments.report.figures import (
     Style,
-    draw_critical_difference,
+    differences_of,
     draw_curves,
     draw_estimates,
+    label_curves,
     max_lines,
     method_styles,
     new_figure,
-    score_curves,
+    ranking_figure,
     wrap_name,
 )
 from ssdml.experiments.runs.folder import read_folder
@@ -78,14 +79,8 @@ def save_figures(out: Path, form: str) -> list[Path]:
 
 def _differences(table: ScoreTable, styles: Mapping[str, Style]) -> dict[str, Figure]:
     figures = {}
-    others = [line for line in table.lines if line.n_ok and line.method != table.reference]
     for score in HEADLINE:
-        estimates = {
-            line.method: line.scores[score].difference
-            for line in others
-            if line.scores[score].difference.n
-        }
-        if estimates:
+        if estimates := differences_of(table, score):
             with new_figure(4.2, 0.9 + len(estimates) * (0.15 + 0.18 * max_lines(estimates))) as f:
                 axes = f.subplots()
                 draw_estimates(axes, estimates, styles)
@@ -98,11 +93,9 @@ def _curves(
     tables: list[ScoreTable], headline: ScoreTable, styles: Mapping[str, Style]
 ) -> dict[str, Figure]:
     figures = {}
-    methods = [line.method for line in headline.lines if line.n_ok]
     xlabel = DRAWS[headline.budget.draw].format("labels")
     for score in HEADLINE:
-        curves = score_curves(tables, score, methods, lambda budget: budget.order[-1])
-        if curves:
+        if curves := label_curves(tables, headline, score):
             with new_figure(7.0, 3.9) as figure:
                 axes = figure.subplots()
                 draw_curves(axes, curves, styles, xlabel=xlabel)
@@ -122,7 +115,4 @@ def _curves(
 def _ranks(study: Study | None, styles: Mapping[str, Style]) -> dict[str, Figure]:
     if study is None or study.ranking is None:
         return {}
-    methods = study.ranking.methods
-    with new_figure(6.4, 1.8 + 0.2 * len(methods) * max_lines(methods)) as figure:
-        draw_critical_difference(figure.subplots(), study.ranking, styles)
-    return {"ranks": figure}
+    return {"ranks": ranking_figure(study.ranking, styles)}
