@@ -19,7 +19,7 @@ from ssdml.experiments.analysis.statistics import (
     p_value,
     paired_difference,
 )
-from ssdml.experiments.runs.results import LEFT_OUT, Row, budget_of
+from ssdml.experiments.runs.results import LEFT_OUT, OK, Row, budget_of
 from ssdml.utils.typing import Floats
 
 HEADLINE = ("NMI", "R@1", "accuracy")  # clustering, retrieval, classification
@@ -188,7 +188,7 @@ def _cells(table: Floats, reference: int) -> list[ScoreCell]:
 
 
 def _line(runs: Sequence[Row], rank: float, cells: dict[str, ScoreCell]) -> MethodLine:
-    done = [row for row in runs if row["status"] == "ok"]
+    done = [row for row in runs if row["status"] == OK]
     return MethodLine(
         runs[0]["method"],
         rank,

@@ -83,7 +83,7 @@ class RunFolder:
         (out / RESULTS).touch()
         rows = read_folder(out)
         _warn_of_other_versions(out / RESULTS, rows)
-        self._done = {row["config_hash"] for row in rows if row["status"] == "ok"}
+        self._done = {row["config_hash"] for row in rows if row["status"] == OK}
         # Earlier failures are repeated; failures from now on, in any process, are not.
         failed = {row["config_hash"] for row in rows} - self._done
         self._failed = {name: self._version(name) for name in failed}
@@ -117,7 +117,7 @@ class RunFolder:
     def write(self, outcome: Outcome) -> None:
         """Write the files of a run."""
         run, row = outcome.run, outcome.row
-        if row["status"] == "ok" or not self._is_done(run):  # a failure replaces no result
+        if row["status"] == OK or not self._is_done(run):  # a failure replaces no result
             save_outcome(outcome, self.out)
             with atomic_write(self._file(run.config_hash), way_out=RESUME) as unfinished:
                 text = json.dumps(row, ensure_ascii=False, allow_nan=False)
