@@ -19,6 +19,7 @@ from sklearn.metrics import d2_log_loss_score
 from ssdml.classification.forms import Form
 from ssdml.classification.new_rows import DirectScores
 from ssdml.classification.pool import (
+    SHARPNESS,
     Classifier,
     Linear,
     Member,
@@ -47,7 +48,6 @@ MAX_PRODUCTS = 2**28  # of rows, columns and classes in a step of a regression
 MAX_FOLD_PRODUCTS = 2**26  # the same, beyond which fewer than five folds are held out
 TINY = np.finfo(np.float32).tiny
 DOUBT = 3.0  # held-out labels that count as much as the constants for few labels
-SHARPNESS = 2.0  # of the pool where no label can be held out
 TRUST_POWER = 1.5
 MAX_REACH, FEW_REACH = 0.8, 0.97
 FARTHER = 0.3  # share of the rest of the way that labels reach farther on a second graph
@@ -239,14 +239,14 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     codes, n_classes = class_codes(labels)
     n, labeled = len(codes), np.flatnonzero(codes != UNLABELED)
     judged, folds = _judged(labeled, codes, _products(forms, n_classes))
-    found = [
-        (place, member)
-        for place, (form, diffusion) in enumerate(zip(forms, diffusions, strict=True))
-        for member in pool_members(
-            form, judged, codes[judged], n_classes, folds, diffusion, trees=place == 0
-        )  # trees standardize the columns of every form
-    ]
-    places, members = [place for place, _ in found], [member for _, member in found]
+    places: list[int] = []
+    members: list[Member] = []
+    for place, (form, diffusion) in enumerate(zip(forms, diffusions, strict=True)):
+        has_trees = place == 0  # they standardize the columns of every form
+        members += pool_members(
+            form, judged, codes[judged], n_classes, folds, diffusion, trees=has_trees
+        )
+        places += [place] * (len(members) - len(places))
     free = unlabeled_rows(labeled, n)
     scales = 1 / np.array([_spread(member.classifier.logits(free)) for member in members])
     held = folds >= 0

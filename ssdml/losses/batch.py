@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ssdml.graphs.triplets import Triplets
-from ssdml.utils.torch_tools import check_float_matrix, check_integers
+from ssdml.utils.torch_tools import HALVES, check_float_matrix, check_integers
 from ssdml.utils.validation import UNLABELED, level_of_caller, warn_of_wrapped
 
-HALVES = (torch.float16, torch.bfloat16)
 NEEDS, SAMPLER = "a labeled row", "class_batches"  # of most losses
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
 

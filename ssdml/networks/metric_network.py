@@ -21,9 +21,8 @@ from ssdml.networks.sampling import spaced
 from ssdml.utils.distributed import broadcast_weights
 from ssdml.utils.linalg import random_orthonormal
 from ssdml.utils.persistence import Refusal
-from ssdml.utils.torch_tools import batch_norms, evaluating, is_out_of_memory
+from ssdml.utils.torch_tools import HALVES, batch_norms, evaluating, is_out_of_memory
 
-HALVES = (torch.float16, torch.bfloat16)
 TEMPERATURE = 0.1  # of the class proxies
 TRIED = 16  # samples that the backbone is tested on
 

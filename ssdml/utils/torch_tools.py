@@ -20,6 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ssdml.utils.parallel import SharedSetting
 from ssdml.utils.validation import check_tensor
 
+HALVES = (torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
