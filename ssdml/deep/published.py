@@ -162,9 +162,8 @@ class PublishedTrainer(PartitionTrainer):
         """Mine triplets in the neighborhoods of the partition's graph."""
         rows, estimator = self.parts[len(self.history)], self.estimator
         features = self.embed("features", rows)
-        nonzero = features.any(
-            axis=1
-        )  # zeros have no direction and would be each other's neighbors
+        # Zeros have no direction and would be each other's neighbors.
+        nonzero = features.any(axis=1)
         if np.count_nonzero(nonzero) < 2:
             raise FloatingPointError(
                 "the backbone's features must be nonzero for at least two samples of a partition; "

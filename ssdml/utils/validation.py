@@ -460,9 +460,8 @@ def whole_labels(y: Any, n_samples: int, who: str) -> Ints:
 
 
 def _first_no_integer(y: Any) -> str:
-    entries = (
-        y.tolist() if hasattr(y, "tolist") else [*y]
-    )  # as given: an array may turn them into text
+    # As given: an array may turn them into text.
+    entries = y.tolist() if hasattr(y, "tolist") else [*y]
     wrong = (
         row
         for row, entry in enumerate(entries)
