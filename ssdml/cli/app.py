@@ -112,7 +112,7 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 5,
     labels_per_class: Annotated[int, typer.Option(min=1, help="Labels per class.")] = 5,
     small: Annotated[bool, typer.Option("--small", help="400 digits, fast methods.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     force: Force = False,
 ) -> None:
     """Compare methods on scikit-learn's digits, and write a report."""

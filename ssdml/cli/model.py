@@ -62,8 +62,8 @@ def fit(
         int | None,
         typer.Option(
             min=1,
-            help="Columns of the metric; default: as many as features, or 64 for images. With "
-            "--network the embedding may add those of the input.",
+            help="Columns of the embedding; default: at most max(64, number of features). With "
+            "--network: columns of the metric; default: 64.",
         ),
     ] = None,
     network: Annotated[
@@ -75,7 +75,9 @@ def fit(
     image_size: Annotated[
         int | None,
         typer.Option(
-            min=8, help="Side in pixels of images that stay in their files; default: 28 or 32."
+            min=8,
+            help="Side to crop and resize images to, in pixels; default: 28 for mnist, else 32. "
+            "Images that share one size, at most 256 x 256, keep it.",
         ),
     ] = None,
     epochs: Annotated[
@@ -154,7 +156,7 @@ def transform(
         Path,
         typer.Option(
             metavar="Z.npy",
-            help="File for the embedding: .npy; or with the ids .csv, .parquet, ...",
+            help="File for the embedding: .npy; or .csv, .parquet, ..., which include the ids.",
         ),
     ],
     text: TextColumn = None,
@@ -201,7 +203,7 @@ def predict(
     encoding: Encoding = None,
     force: Force = False,
 ) -> None:
-    """Predict labels of samples, with confidences."""
+    """Predict the labels of samples, with confidences."""
     if out is not None:
         refuse_to_replace(out, force)
     import numpy as np
@@ -252,8 +254,8 @@ def evaluate(
         typer.Option(
             "--scores",
             metavar="NAMES",
-            help="Scores to compute, separated by commas, like R@1,MAP@R; default: all. Without "
-            "NMI and F1 there is no k-means, which takes long for many classes.",
+            help="Scores to compute, separated by commas, like R@1,MAP@R; default: all. NMI and F1 "
+            "need k-means, which is slow for many classes.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

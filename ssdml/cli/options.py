@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Folder of the data sets; default: $SSDML_DATA, then the cache folder."),
+    typer.Option(help="First folder to search, before $SSDML_DATA and the cache folder."),
 ]
 Out = Annotated[Path, typer.Option(help="Folder for results.jsonl and the report.")]
 ResultsDir = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of `compare` or `study`.")]
@@ -27,9 +27,9 @@ Methods = Annotated[
     str | None,
     typer.Option(
         show_default=", ".join(COMPARED[:-1]),
-        help=r"Names, separated by commas, or all; ssdml\[decay=0.9] sets a parameter (; between "
-        "several), ssdml-tuned tunes them on the labeled samples; module:Class is a method of your "
-        "own, from the current folder or installed.",
+        help=r"Names, separated by commas, or all. ssdml\[n_neighbors=20] sets a parameter (; "
+        "between several), ssdml-tuned tunes parameters on the labeled samples, and module:Class "
+        "is your own method, from the current folder or installed.",
     ),
 ]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")]
@@ -70,7 +70,7 @@ LabelColumn = Annotated[
 ]
 TextColumn = Annotated[
     str | None,
-    typer.Option("--text", metavar="COLUMN", help="Column of texts to learn from."),
+    typer.Option("--text", metavar="COLUMN", help="Column of texts to use as features."),
 ]
 IdColumn = Annotated[
     str | None,
@@ -93,8 +93,8 @@ NoLabel = Annotated[
     str | None,
     typer.Option(
         metavar="MARKS",
-        help="Values that mean no label, separated by commas, besides empty, NaN, NA, None, -1, "
-        "?, unlabeled and unknown.",
+        help="More values that mean no label, separated by commas; empty, NaN, NA, None, -1, ?, "
+        "unlabeled and unknown always do.",
     ),
 ]
 Encoding = Annotated[str | None, typer.Option(help="Encoding of a table in text; default: UTF-8.")]

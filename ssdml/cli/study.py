@@ -109,18 +109,18 @@ def study(
     out: Out,
     methods: Methods = None,
     budgets: Annotated[
-        str, typer.Option(help="Numbers of labels, separated by commas; all: every sample.")
+        str, typer.Option(help="Numbers of labels, separated by commas; all: label every sample.")
     ] = "1,2,5,10,20,50,all",
     draw: Annotated[
         str,
         typer.Option(
-            help="What they count: class (per class), or in total: balanced, natural (at random), "
-            "suggested (those that suggest_labels asks for); several separated by commas."
+            help="How labels are drawn, separated by commas. class: --budgets are per class. In "
+            "total: balanced, natural (at random), suggested (by suggest_labels)."
         ),
     ] = "class",
     noise: Annotated[str, typer.Option(help="Shares of wrong labels, like 0,0.1,0.3.")] = "0",
     imbalance: Annotated[
-        str, typer.Option(help="Largest over smallest class in training, like 1,10.")
+        str, typer.Option(help="Ratios of the largest to the smallest training class, like 1,10.")
     ] = "1",
     seeds: Seeds = 5,
     form: Form = "auto",
@@ -205,7 +205,7 @@ def report(folder: ResultsDir) -> None:
 def table(
     folder: ResultsDir,
     form: Annotated[
-        str, typer.Option("--format", metavar="latex|csv|markdown", help="Of the tables.")
+        str, typer.Option("--format", metavar="latex|csv|markdown", help="Format of the tables.")
     ] = "markdown",
     scores: Annotated[
         str | None,
@@ -252,7 +252,7 @@ def _few_tests(rows: Sequence[Row]) -> list[str]:
 
     n_test = {row["dataset"]: row["n_test"] for row in rows}
     return [
-        f"{name}: only {counted(n, 'labeled sample')} for testing, so one is {100 / n:.1f} points "
+        f"{name}: only {counted(n, 'labeled sample')} for testing, each worth {100 / n:.1f} points "
         "of accuracy. Pass data with more labels."
         for name, n in n_test.items()
         if 0 < n < FEW_TESTS

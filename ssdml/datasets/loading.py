@@ -253,8 +253,8 @@ def with_features(raw: RawItems, features: Array, text_model: str | None) -> Raw
         raw.summary.facts["features"] = described_model(text_model or WORDS)
         if text_model is None:
             raw.summary.doubts.append(
-                "the features are the words of the texts (TF-IDF), which tell topics apart but "
-                "little else; name an encoder of sentences by --text-model MODEL "
+                "the features are the words of the texts (TF-IDF), which separate topics but "
+                "little else; name a sentence encoder with --text-model MODEL "
                 "(text_model='all-MiniLM-L6-v2'), or choose 'words'"
             )
     return raw._replace(items=features)

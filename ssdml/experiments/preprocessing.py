@@ -94,7 +94,7 @@ def _standardized(dataset: Dataset) -> Dataset:
 
 
 def warn_of_scales(dataset: Dataset) -> None:
-    """Warn of a table whose columns have different scales, which SSDML alone evens out."""
+    """Warn of columns with different scales, which SSDML equalizes but most methods do not."""
     X = dataset.X
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] > TABLE_COLUMNS:
         return
@@ -102,7 +102,7 @@ def warn_of_scales(dataset: Dataset) -> None:
     differ = deviations.max() > DIFFERENT * np.median(deviations)
     if differ and len(linear_forms(X, few=False)) > 1:
         warnings.warn(
-            f"compare: columns of {dataset.name} have different scales, which SSDML evens out and "
+            f"compare: columns of {dataset.name} have different scales, which SSDML equalizes, but "
             'most other methods do not. Pass features="standardized" (--form standardized).',
             stacklevel=3,
         )

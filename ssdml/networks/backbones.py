@@ -182,10 +182,13 @@ def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
             f"{shape}. Transpose them, or pass bytes, whose channels may be last."
         )
     network, of_paper = choose(NETWORKS, name, "backbone"), PAPER_NETWORKS.get(name)
-    sizes = "" if of_paper is None else " of {} x {} pixels".format(*of_paper.image_size)
+    sizes, fix = "", "Reshape them"
+    if of_paper is not None:
+        sizes = " of {} x {} pixels".format(*of_paper.image_size)
+        fix = "Resize them, use 'wide-resnet' for any size"
     if len(shape) != 3 or (of_paper is not None and shape[1:] != of_paper.image_size):
         raise ValueError(
-            f"backbone={name!r} needs images{sizes}; got samples of shape {shape}. Resize them, or "
+            f"backbone={name!r} needs images{sizes}; got samples of shape {shape}. {fix}, or "
             "pass a torch module."
         )
     return network(shape[0])

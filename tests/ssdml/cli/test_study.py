@@ -25,7 +25,7 @@ def test_study_covers_budgets_and_conditions(run, data, tmp_path):
     assert full == [81] * 12
     assert "blobs, all labels, 20% of them wrong, 2 seeds" in result.stdout
     assert result.stderr.count("On blobs, ") == 2
-    few = "blobs: only 39 labeled samples for testing, so one is 2.6 points of accuracy."
+    few = "blobs: only 39 labeled samples for testing, each worth 2.6 points of accuracy."
     assert result.stderr.count(few) == 1
 
 

@@ -190,7 +190,7 @@ def test_items_of_another_shape_are_told(name, shape, size):
         named_backbone(name, shape)
     assert str(error.value) == (
         f"backbone='{name}' needs images of {size} x {size} pixels; got samples of "
-        f"shape {shape}. Resize them, or pass a torch module."
+        f"shape {shape}. Resize them, use 'wide-resnet' for any size, or pass a torch module."
     )
 
 
