@@ -85,7 +85,7 @@ def load_dataset(
     Returns
     -------
     dataset : Dataset
-        ``dataset.summary`` tells what became features, labels, ids and texts.
+        ``dataset.summary`` shows which columns hold features, labels, ids and texts.
 
     Raises
     ------
@@ -107,12 +107,11 @@ def load_dataset(
 
     Notes
     -----
-    The labels are the column called label, labels, target, class, y, category, intent or species;
-    else, with a warning, the only column of short texts, or of integers, that occur again. A column
-    of distinct values called id or the like gives the ids. The samples are a column of vectors; or
-    images whose files a column names; or the texts in a column called text or the like, unless more
-    than three columns of numbers are beside it; or all columns of numbers that do not number the
-    rows.
+    Labels: the column called label, labels, target, class, y, category, intent or species; else,
+    with a warning, the only column of short texts or integers in which values repeat. Ids: a column
+    of distinct values called id or the like. Samples: a column of vectors; or the images that a
+    column names; or the texts in a column called text or the like, unless the table has more than
+    three columns of numbers; or all columns of numbers, except those that number the rows.
 
     The 60,000 images of a CIFAR-10 zip take about 8 seconds to decode; nothing is cached.
 

@@ -54,14 +54,14 @@ class DeepSSDML(DeepEstimator):
     angle : float
         Of the angular losses, in degrees.
     augment : "auto", None or callable
-        Function that makes views of a batch, ``augment(samples, generator)``. "auto": affine maps
-        of images, also flips, color changes and cutout unless they have one channel; features
-        unchanged.
+        Function that returns views of a batch, ``augment(samples, generator)``. "auto": affine
+        transformations of images, for color images also flips, color changes and cutout; feature
+        vectors are unchanged.
     learn_from : {"propagated", "labeled"}
         Samples of the class loss and of the triplets within the batch. "propagated": of the
         partition, by their propagated classes. "labeled": the labeled samples alone, for long
-        training [2]_, in which a network learns wrong classes by heart; the graph then serves L,
-        ``transduction_`` and the proxies that each partition begins with.
+        training [2]_, in which a network memorizes wrong classes; the graph then serves only L,
+        ``transduction_`` and the initial proxies of each partition.
     consistency : float
         Weight of the consistency loss between views; 0 disables it.
     consistency_ratio : int
@@ -109,14 +109,14 @@ class DeepSSDML(DeepEstimator):
     checkpoint_dir : path or None
         Folder for a checkpoint and a line of ``history.jsonl`` per partition, and for TensorBoard
         scalars if it is installed. A fit with the same parameters and data resumes from the last
-        checkpoint; other fits are refused, so use None in a parameter search.
+        checkpoint; other fits raise an error, so use None in a parameter search.
     device : str or torch.device
         Where the network trains and its neighbors are searched; "auto": a GPU if torch finds one.
     n_jobs : int or None
         Threads of the neighbor search and of the propagation.
     random_state : int, RandomState or None
-        Convolutions, batch normalization and wide layers add up the parts of torch's CPU threads:
-        for the same bits, keep ``torch.get_num_threads()`` the same, in workers of joblib too.
+        On a CPU, rounding depends on torch's threads: for identical results, keep
+        ``torch.get_num_threads()`` the same, also in joblib workers.
     verbose : int
         1 or more: show a progress bar if standard error is a terminal.
 
@@ -147,7 +147,7 @@ class DeepSSDML(DeepEstimator):
     the embedding includes the input. :meth:`paper` is the method as published.
 
     On one GPU, steps of a backbone given by name, without ``losses`` and with ``augment="auto"`` or
-    None, are captured as a CUDA graph, which is launched at once.
+    None, are captured as a CUDA graph.
 
     References
     ----------

@@ -293,11 +293,11 @@ class LossSum(Loss):
 
     Notes
     -----
-    Losses from elsewhere support neither weights nor unlabeled rows. They reject ``weights``, and
-    see the labeled rows only, with the plain tuples among them, renumbered. A loss of pairs gets
-    mined :class:`Triplets <ssdml.graphs.Triplets>`, which include unlabeled rows, with all
-    rows but without weights and labels; a loss with a matrix of parameters (proxies, a classifier),
-    or that cannot do without labels (``CrossBatchMemory``), does not get them.
+    Losses from other libraries support neither weights nor unlabeled rows. They reject ``weights``
+    and get only the labeled rows, with the plain tuples among these, renumbered. Mined
+    :class:`Triplets <ssdml.graphs.Triplets>` include unlabeled rows: pair losses get them with all
+    rows, without weights and labels. Losses with a matrix of parameters (proxies, a classifier), or
+    that need labels (``CrossBatchMemory``), do not get them.
 
     Each is called with the arguments that its ``forward`` names, so wrappers of
     pytorch-metric-learning can be terms: ``MultipleLosses``, ``CrossBatchMemory``, and

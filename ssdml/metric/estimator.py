@@ -53,8 +53,8 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int or None
-        Columns of the embedding; None: at most ``n_features``, or 64 if that is more. Fewer keep
-        the distances between training samples as well as a linear map of the embedding can.
+        Columns of the embedding; None: at most ``max(n_features, 64)``. A smaller number
+        preserves the distances between training samples as well as a linear map can.
     n_neighbors : int
         Neighbors in the graph; at least 2 with ``mining="neighborhood"``.
     propagation : {"two-sided", "one-sided"}
@@ -68,7 +68,7 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
         Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
         Weight of the input beside class probabilities and learned metric. "auto": from 0.8 to 1.2,
-        and more if held-out labels do not confirm the classes; see
+        and more if held-out labels are predicted poorly; see
         :func:`ssdml.metric.selection.balanced_weight`. 0: the columns of L alone, one fewer
         than classes, a linear map of the input.
     angle : float
@@ -136,12 +136,12 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
 
     Notes
     -----
-    Classes: softmax regressions of the labeled samples, on features as given and smoothed over the
-    graph, propagated labels and, for up to 100 columns, randomized trees and means of clusters that
-    start at the classes are stacked on held-out labels. Their calibrated evidence Q and the labels
-    Y propagate together, ``(I - γ S) F = Y + μ Q``, the farther, the better the graph predicts
-    held-out labels. Class masses follow the shares of the labels, or an estimate if the labels were
-    not drawn at random. See "Mathematics" in the documentation.
+    Classes: the classifiers are softmax regressions of the labeled samples, on features as given
+    and smoothed over the graph, propagated labels and, for up to 100 columns, randomized trees and
+    class means that k-means moves. They are stacked on held-out labels. Their calibrated evidence Q
+    and the labels Y propagate together, ``(I - γ S) F = Y + μ Q``. They reach farther if the graph
+    predicts held-out labels well. Class masses follow the shares of the labels, or an estimate if
+    the labels do not follow the class proportions. See "Mathematics" in the documentation.
 
     Time: the neighbor search, O(n k C) per step of the propagation, O(n d²) for the scatter and
     O(T l + n d l) per step of the manifold search for T triplets. Memory: O(n d + n k + n C).

@@ -54,12 +54,11 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
 
     Notes
     -----
-    Samples smoothed over the graph are clustered by k-means into as many clusters as there are
-    labels and suggestions together, as TypiClust [1]_ does with other features; at most 20,000
-    random ones. Samples are weighted by their uncertainty, 1 minus the difference of the two
-    largest class probabilities, or by their ``SSDML.novelty_score`` if that is larger. In each of
-    the heaviest clusters without a label, the sample nearest to its neighbors, among those of at
-    least median weight, is suggested.
+    As in TypiClust [1]_, k-means finds as many clusters as there are labels and suggestions
+    together; here, of at most 20,000 random samples, smoothed over the graph. Samples are weighted
+    by their uncertainty, 1 minus the difference of the two largest class probabilities, or by their
+    ``SSDML.novelty_score`` if that is larger. Each of the heaviest clusters without a label yields
+    one sample: among those of at least median weight, the one nearest to its neighbors.
 
     References
     ----------

@@ -207,7 +207,7 @@ class LearnedMetric(EmbeddingMixin):
         return place_rows(points, self.embedding_, np.asarray(queries), n_jobs=self.n_jobs)
 
     def plot_map(self, X: Any = None, *, axes: Axes | None = None) -> Axes:
-        """Draw the map of the rows in the colors of their classes, with the names of the classes.
+        """Draw the map of the rows, with a color and a name for each class.
 
         Labeled training rows have a black edge.
 
