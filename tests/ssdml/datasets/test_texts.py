@@ -80,7 +80,7 @@ def test_damaged_embeddings_are_computed_again(table, tmp_path):
 
 
 def test_texts_without_model_are_words_with_a_warning(table):
-    with pytest.warns(ReadingWarning, match=r"words of the texts .* by --text-model MODEL"):
+    with pytest.warns(ReadingWarning, match=r"words of the texts .* with --text-model MODEL"):
         mails = load_dataset(table)
     np.testing.assert_array_equal(mails.X, load_dataset(table, text_model="words").X)
 
