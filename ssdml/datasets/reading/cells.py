@@ -51,7 +51,10 @@ PRINTED = re.compile(r"(?:\w+\.)?(?:array|tensor)\((.*?)(?:,\s*\w+=.*)?\)", re.D
 SCALAR = re.compile(r"(?:np|numpy)\.\w+\(([^()]*)\)")  # of NumPy 2 in a list
 FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.IGNORECASE)
 FRACTION = re.compile(r"[.e]", re.IGNORECASE)
-IMAGES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")  # how they begin
+# How images begin: PNG, JPEG, GIF, TIFF, WebP, BMP.
+IMAGES = re.compile(
+    rb"\x89PNG\r\n|\xff\xd8\xff|GIF8|II\*\0|MM\0\*|RIFF.{4}WEBP|BM.{4}\0{4}", re.DOTALL
+)
 LONG = 8  # numbers side by side that are a vector, whatever the other columns hold
 PIXELS = 2 * LONG  # numbers side by side that need not be fractions
 
@@ -155,7 +158,7 @@ class Cells:
             return "image"
         if types.is_binary(kind) or types.is_large_binary(kind):
             first = column.drop_null()[0].as_py()
-            return "image" if first.startswith(IMAGES) else "other"
+            return "image" if IMAGES.match(first) else "other"
         while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             kind = kind.value_type
         in_lists = kind != column.type

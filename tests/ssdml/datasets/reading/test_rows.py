@@ -141,7 +141,7 @@ def test_images_inside_a_table(tmp_path):
     np.testing.assert_allclose(data.X[:, 0] * 255, [0, 1, 0], atol=1e-4)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".gif", ".tif"])
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".gif", ".tif", ".webp", ".bmp"])
 def test_images_in_a_column_of_bytes_are_read(tmp_path, suffix):
     Image.new("RGB", (8, 8), (30, 100, 200)).save(tmp_path / f"0{suffix}")
     cells = [(tmp_path / f"0{suffix}").read_bytes()] * 2
