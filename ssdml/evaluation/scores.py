@@ -283,8 +283,9 @@ def _searched(
             f"evaluate: gallery must have the {embeddings.shape[1]} columns of Z; got "
             f"{rows.shape[1]}."
         )
-    own, among = ({row.tobytes() for row in Z.astype(np.float64)} for Z in (embeddings, rows))
-    if len(own) == len(embeddings) and own <= among:  # rows of few values meet by chance
+    own = {row.astype(np.float64).tobytes() for row in embeddings}
+    among = own.intersection(row.astype(np.float64).tobytes() for row in rows)
+    if len(among) == len(embeddings):  # not if rows repeat, as those of few values do by chance
         warnings.warn(
             "evaluate: gallery must hold other rows than Z, or each is its own nearest neighbor; "
             f"got all {len(embeddings)} rows of Z in it. Leave them out of the gallery; to compare "
