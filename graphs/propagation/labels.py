@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from ssdml.graphs._validation import check_real
@@ -151,7 +152,7 @@ def propagate_labels(
         sources *= weight
     if start is not None:
         start = _check_start(np.asarray(start), (len(labels), n_classes))
-    dtype = working_dtype(graph.distances.dtype if isinstance(graph, KNNGraph) else graph.dtype)
+    dtype = dtype_of(graph)
     with threads(count_threads(n_jobs, "propagate_labels")) as pool:
         solution = spread_scores(
             weights, codes, n_classes, decay, tol, start, dtype, pool, evidence=sources
@@ -327,6 +328,11 @@ def estimated_shares(codes: Ints, evidence: Array | None) -> Array:
     if not unlabeled.any():
         return shares
     return estimate_prior(evidence[unlabeled], shares, counts.mean()).shares
+
+
+def dtype_of(graph: Any) -> npt.DTypeLike:
+    """The precision of the scores: that of the distances or weights of the graph."""
+    return working_dtype(graph.distances.dtype if isinstance(graph, KNNGraph) else graph.dtype)
 
 
 def class_shares(

@@ -9,20 +9,13 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
-from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.coarsening import CoarseCorrection, near_order, reordered
-from ssdml.graphs.propagation.labels import BLOCK_ENTRIES, CACHED_ENTRIES, class_shares
+from ssdml.graphs.propagation.labels import BLOCK_ENTRIES, CACHED_ENTRIES, class_shares, dtype_of
 from ssdml.graphs.propagation.solvers import Solution, conjugate_gradient
 from ssdml.utils.labels import class_codes
 from ssdml.utils.parallel import ParallelMatrix, Threads, count_threads, row_blocks, threads
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import (
-    UNLABELED,
-    check_labeled,
-    check_labels,
-    check_number,
-    working_dtype,
-)
+from ssdml.utils.validation import UNLABELED, check_labeled, check_labels, check_number
 
 __all__ = ["poisson_learning"]
 
@@ -115,7 +108,7 @@ def poisson_learning(
     prior = None
     if class_prior is not None:
         prior = class_shares(class_prior, codes, n_classes, "poisson_learning")
-    dtype = working_dtype(graph.distances.dtype if isinstance(graph, KNNGraph) else graph.dtype)
+    dtype = dtype_of(graph)
     with threads(count_threads(n_jobs, "poisson_learning")) as pool:
         solution = poisson_scores(weights, codes, n_classes, decay, tol, dtype, pool)
     if not solution.converged:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from ssdml.classification.forms import Form, principal_form
 from ssdml.classification.learning import Evidence, learn_evidence
@@ -34,7 +35,7 @@ from ssdml.metric.stiefel import (
 )
 from ssdml.networks.sampling import partitions
 from ssdml.utils.linalg import covariance, factor_of_few, product, random_orthonormal
-from ssdml.utils.parallel import count_threads, threads
+from ssdml.utils.parallel import Threads, count_threads, threads
 from ssdml.utils.progress import Stages
 from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED
@@ -63,9 +64,15 @@ class Classes(NamedTuple):
 
     def renewed(self, before: Array, nearer: KNNGraph, n_jobs: int | None) -> Array:
         """Spread them again on the graphs of the input and of an embedding together."""
-        weights = adjacency(self.form.graph) + adjacency(nearer)
         with threads(count_threads(n_jobs, "SSDML")) as pool:
-            return self.evidence.on(Diffusion(weights, pool), beside=before)
+            return on_both(self.evidence, adjacency(self.form.graph), nearer, before, pool)
+
+
+def on_both(
+    evidence: Evidence, weights: sparse.csr_array, nearer: KNNGraph, before: Array, pool: Threads
+) -> Array:
+    """Spread evidence over the graph of the input, given by its weights, and of an embedding."""
+    return evidence.on(Diffusion(weights + adjacency(nearer), pool), beside=before)
 
 
 @contextmanager

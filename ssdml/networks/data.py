@@ -276,10 +276,12 @@ def _check_finite(samples: torch.Tensor, name: str, first: int = 0) -> None:
     wrong = samples.flatten(1).float().isfinite().logical_not()
     row = int(wrong.any(dim=1).nonzero()[0])
     value = samples.flatten(1)[row][wrong[row]][0].item()
-    large = " in float32" * (not np.isnan(value))
+    where, fix = " in float32", "scale them down"
+    if np.isnan(value):
+        where, fix = "", "impute the missing values"
     raise ValueError(
-        f"{name} must be finite{large}; got {value} in sample {first + row}. Drop such samples or "
-        f"{'scale them down' if large else 'impute the missing values'}."
+        f"{name} must be finite{where}; got {value} in sample {first + row}. Drop such samples or "
+        f"{fix}."
     )
 
 

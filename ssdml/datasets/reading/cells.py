@@ -157,8 +157,8 @@ class Cells:
         if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
             return "image"
         if types.is_binary(kind) or types.is_large_binary(kind):
-            first = column.drop_null()[0].as_py()
-            return "image" if IMAGES.match(first) else "other"
+            first = next(cell for cell in column if cell.is_valid)
+            return "image" if IMAGES.match(first.as_py()) else "other"
         while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             kind = kind.value_type
         in_lists = kind != column.type

@@ -49,8 +49,7 @@ SAMPLE = 2**12  # bytes of a text that tell whether it has more letters than num
 ANNOTATIONS = (".xml", ".txt")  # of an image each, as of Pascal VOC and YOLO
 LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
 
-MASKS = ("mask", "seg", "segmentation", "gt", "groundtruth")
-MASK = re.compile(rf"({'|'.join(MASKS)})([-_ ]?\d+)?\Z", re.IGNORECASE)
+MASK = re.compile(r"(mask|seg|segmentation|gt|groundtruth)([-_ ]?\d+)?\Z", re.IGNORECASE)
 ABSOLUTE = re.compile(r"/|[A-Za-z]:/")
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
 ZIP_ERRORS = (
@@ -177,11 +176,13 @@ def images_of(
             in_own_units += [len(stacked)] * own_units
             stacked.append(found)
     _refuse_damaged(root, damaged, len(names))
-    doubts = [
-        f"only the first frame or page is read of {counted(len(of_several), 'image')} with "
-        f"several, such as {name}; if each is a sample, save them as files of their own"
-        for name in of_several[:1]
-    ]
+    doubts = []
+    if of_several:
+        doubts.append(
+            f"only the first frame or page is read of {counted(len(of_several), 'image')} with "
+            f"several, such as {of_several[0]}; if each is a sample, save them as files of their "
+            "own"
+        )
     if not at_once:
         one = "{} x {} pixels".format(*next(iter(sizes)))
         size = one if len(sizes) == 1 else "several sizes"
@@ -385,8 +386,8 @@ def _read_tree(
 
 def _refuse_annotations(root: Path, names: Sequence[str], images: Sequence[PurePosixPath]) -> None:
     """Raise ValueError for files of annotations of images that are in no folders of classes."""
-    folders = {path.parent.name for path in images}
-    if len({folder for folder in folders if folder.casefold() not in SPLITS}) > 1:
+    folders = {path.parent.name for path in images if path.parent.name.casefold() not in SPLITS}
+    if len(folders) > 1:
         return
     stems = {path.stem for path in images}
     found = (n for n in map(PurePosixPath, names) if n.suffix.lower() in ANNOTATIONS)
@@ -469,8 +470,7 @@ def _doubts(
 def _masks_among(paths: Sequence[PurePosixPath]) -> list[str]:
     """Return the images that have the name of another one, and "mask" or the like behind it."""
     stems = {name.rpartition(".")[0]: name for name in map(str, paths)}
-    likely = [s for s in stems if s.rstrip("-_ 0123456789").lower().endswith(MASKS)]
-    found = ((stem, MASK.search(stem)) for stem in likely)
+    found = ((stem, MASK.search(stem)) for stem in stems)
     return [stems[s] for s, mark in found if mark and s[: mark.start()].rstrip("-_. ") in stems]
 
 

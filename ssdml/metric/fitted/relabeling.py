@@ -17,6 +17,7 @@ from ssdml.metric.alternation import (
     input_weight,
     interpolated,
     learn_classes,
+    on_both,
     rescaled,
 )
 from ssdml.metric.features import Whitening
@@ -74,8 +75,8 @@ def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept
         if kept.nearer is None:
             distributions = evidence.on(diffusions[evidence.form])
         else:
-            both = graphs[evidence.form] + adjacency(kept.nearer)
-            distributions = evidence.on(Diffusion(both, pool), beside=first)
+            weights = graphs[evidence.form]
+            distributions = on_both(evidence, weights, kept.nearer, first, pool)
     classes = pooled.classes._replace(evidence=evidence)
     classifier, represented = interpolated(
         classes.of_rows(kept.X, distributions), represent=model.representation_ is not None
