@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -91,7 +91,7 @@ def label(
     is_new = is_unlabeled(y)
     if is_new.all():
         raise ValueError(f"{data}: must have labels in some rows; got none. Label a few per class.")
-    X = _features(raw)
+    X, _ = samples.features_of(raw.items, raw.summary)
     model = SSDML(n_neighbors=n_neighbors, random_state=random_state, n_jobs=n_jobs, verbose=1)
     earlier = None if fresh else kept_model(model, X, y)
     with log_lines(lambda: f"learning from {len(is_new)} rows"):
@@ -120,29 +120,6 @@ def label(
         )
     for line in (*told, *_next(found, ids, advice), where):
         say(line)
-
-
-def _features(raw: RawItems) -> Any:
-    """Return rows of features; of images, by a network or their pixels."""
-    if len(raw.items.shape) == 2:
-        return raw.items
-    from ssdml.cli.terminal import spinner
-    from ssdml.experiments.labeling.features import INSTALL, has_encoder, image_rows
-
-    with spinner(f"features of {len(raw.items)} images") as count:
-        X, fact = image_rows(raw.items, progress=count)
-    if raw.summary is not None:
-        raw.summary.facts["features"] = fact
-    say(f"  features: {fact}")
-    if not has_encoder():
-        doubt = (
-            "pixels are good features for images of one layout, such as digits; for photos, "
-            f"install a pretrained network, which is then used: {INSTALL}"
-        )
-        if raw.summary is not None:
-            raw.summary.doubts.append(doubt)
-        say(f"  note: {doubt}")
-    return X
 
 
 def _ids(raw: RawItems) -> list[str]:

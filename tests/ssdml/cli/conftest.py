@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -63,3 +64,16 @@ def data(arrays, tmp_path) -> Path:
 def quick_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace t-SNE by the first two columns."""
     monkeypatch.setattr("ssdml.experiments.report.figures.map_rows", lambda Z, n_jobs: Z[:, :2])
+
+
+@pytest.fixture
+def photos(tmp_path, rng):
+    """40 bright and dark images of two sizes, ten of them in class folders."""
+    for i in range(40):
+        folder = ["dark", "light"][i % 2] if i < 10 else "."
+        path = tmp_path / "photos" / folder / f"IMG_{i}.JPG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = (48, 36, 3) if i % 3 else (36, 48, 3)
+        pixels = rng.integers(0, 80, size) + 150 * (i % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    return tmp_path / "photos"

@@ -207,19 +207,6 @@ def test_texts_are_labeled_and_shown(run, tmp_path):
     assert "soup bread egg" in (tmp_path / "page.html").read_text()
 
 
-@pytest.fixture
-def photos(tmp_path, rng):
-    """40 bright and dark images of two sizes, ten of them in class folders."""
-    for i in range(40):
-        folder = ["dark", "light"][i % 2] if i < 10 else "."
-        path = tmp_path / "photos" / folder / f"IMG_{i}.JPG"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        size = (48, 36, 3) if i % 3 else (36, 48, 3)
-        pixels = rng.integers(0, 80, size) + 150 * (i % 2)
-        Image.fromarray(pixels.astype(np.uint8)).save(path)
-    return tmp_path / "photos"
-
-
 def test_images_without_a_network_are_labeled_by_their_pixels(run, photos, tmp_path, monkeypatch):
     monkeypatch.setattr("ssdml.experiments.labeling.features.find_spec", lambda name: None)
     told = run("label", photos, "--out", tmp_path / "labeled.csv", "--n-neighbors", 5)

@@ -356,7 +356,58 @@ def test_folder_of_images_is_fitted_and_predicted(run, tmp_path, sizes, rng):
     found = pd.read_csv(io.StringIO(told.stdout), index_col="id")["label"]
     assert found["10.png"] == "dark"
     assert found["11.png"] == "light"
-    assert run("fit", tmp_path / "photos", "--out", tmp_path / "other").exit_code == 1
+
+
+@pytest.mark.parametrize("by_network", [True, False])
+def test_photos_are_fitted_by_their_features(run, photos, tmp_path, monkeypatch, by_network):
+    module, cache = "ssdml.experiments.labeling.features", tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setattr(f"{module}.find_spec", lambda name: name if by_network else None)
+    monkeypatch.setattr(f"{module}.efficientnet_lite0", lambda: lambda b: b.mean(dim=(2, 3)))
+    model = tmp_path / "model"
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "words.npz").touch()  # of an earlier model
+    fitted = run("fit", photos, "--out", model, "--n-neighbors", 5, "--force")
+    assert fitted.exit_code == 0, fitted.output
+    assert ("by EfficientNet-Lite0" in fitted.stderr) == by_network
+    assert f"ssdml predict {model} new/ --out" in fitted.stderr
+    assert (model / "pixels.npz").exists() != by_network
+    assert not (model / "words.npz").exists()
+    new = tmp_path / "new"
+    new.mkdir()
+    for name, shade in {"a.png": 20, "b.png": 230}.items():
+        Image.new("RGB", (50, 40 + shade % 3), (shade,) * 3).save(new / name)
+    told = run("predict", model, new)
+    assert told.exit_code == 0, told.output
+    assert pd.read_csv(io.StringIO(told.stdout))["label"].tolist() == ["dark", "light"]
+    assert "novelty" in run("next", model, photos, "-n", 2).stdout
+    scored = run("evaluate", photos, "--scores", "R@1", "--ks", 1)
+    assert scored.exit_code == 0, scored.output
+    assert "100.0" in scored.stdout
+    np.save(tmp_path / "X.npy", np.eye(3))
+    refused = run("predict", model, tmp_path / "X.npy")
+    assert "X.npy must hold images, as in the fit; got rows of numbers." in refused.stderr
+
+
+def test_new_photos_of_one_size_are_read_as_those_of_the_fit(run, photos, tmp_path):
+    """A folder of one size is an array, whose images are cropped like those in files."""
+    model, new = tmp_path / "model", tmp_path / "new"
+    words = ["--network", "wide-resnet", "--image-size", 16, "--epochs", 1, "--n-neighbors", 5]
+    fitted = run("fit", photos, "--out", model, *words)
+    assert fitted.exit_code == 0, fitted.output
+    (new / "of two sizes").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for i, size in enumerate([(36, 48, 3), (36, 48, 3), (48, 36, 3)]):
+        image = Image.fromarray(rng.integers(0, 80, size, dtype=np.uint8))
+        image.save(new / "of two sizes" / f"{i}.png")
+        if size[0] == 36:
+            image.save(new / f"{i}.png")
+    both = run("predict", model, new / "of two sizes")
+    (new / "of two sizes").rename(tmp_path / "other")
+    alone = run("predict", model, new)
+    assert alone.exit_code == 0, alone.output
+    confidences = [pd.read_csv(io.StringIO(r.stdout))["confidence"][:2] for r in (both, alone)]
+    np.testing.assert_allclose(*confidences)
 
 
 def test_damaged_input_of_a_model_is_named(run, table, tmp_path):
@@ -388,12 +439,9 @@ def test_one_flipped_bit_beside_a_model_is_refused(run, tmp_path, rng):
 
 
 def test_images_and_features_are_told_apart(run, arrays, images, tmp_path):
-    result = run("fit", *images, "--out", tmp_path / "model")
-    assert result.exit_code == 1
-    assert (
-        "the samples must be rows of numbers; got images of shape (28, 28). Train" in result.stderr
-    )
-    assert "--network" in result.stderr
+    words = ["--network", "mnist", "--image-size", 28]
+    result = run("fit", *arrays, "--out", tmp_path / "model", *words)
+    assert "images to crop and resize must be of 8 bits; got rows of numbers." in result.stderr
     assert run("fit", *arrays, "--out", tmp_path / "model").exit_code == 0
     result = run("transform", tmp_path / "model", images[0], "--out", tmp_path / "Z.npy")
     assert "must hold rows of 5 numbers, as in the fit; got shape" in result.stderr

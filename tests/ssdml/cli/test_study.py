@@ -118,6 +118,16 @@ def test_several_data_sets_share_one_report(run, arrays, data, tmp_path):
     assert (out / "report.html").read_text().count("<h1>") == 2
 
 
+def test_photos_are_compared_by_their_features(run, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr("ssdml.experiments.labeling.features.find_spec", lambda name: None)
+    words = ["--methods", "logistic", "--labels-per-class", 2, "--seeds", 1, "--map-rows", 0]
+    told = run("compare", "--dataset", photos, "--out", tmp_path / "out", *words)
+    assert told.exit_code == 0, told.output
+    assert "principal components of 3,072 pixel values" in told.stderr
+    row = json.loads((tmp_path / "out" / "results.jsonl").read_text())
+    assert row["scores"]["accuracy"] == 100
+
+
 def test_labels_as_they_fall_and_as_suggested_share_one_report(run, data, tmp_path):
     out = tmp_path / "out"
     result = run(
