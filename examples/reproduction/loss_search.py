@@ -25,7 +25,7 @@ from ssdml.experiments.preprocessing import preprocess
 from ssdml.experiments.runs.folder import Progress
 from ssdml.experiments.runs.results import Row
 
-RATE = 1e-3  # of bases and terms, as in the papers
+RATE = 1e-3  # one for base and term, as in the papers
 RATES = (RATE, 1e-4)
 MAX_CUTS = 3  # held-out cuts per half of the classes
 FEW_LABELS = 5  # per class, in the semi-supervised runs

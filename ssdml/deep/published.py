@@ -84,12 +84,13 @@ class PublishedDeepSSDML(DeepEstimator):
 
     Notes
     -----
-    Where the paper gives no details, samples are standardized per channel; the learning rate is
-    constant, the weight decay 5e-4 and the momentum 0.9 with dampening 0.9, as in other code of its
-    first author; features are not normalized in pretraining; the embedding is scaled to unit
-    length. The loss is averaged over the batch; Eq. (3) sums it. Samples with all-zero features are
-    excluded from triplets. The paper keeps the best network by validation on 15% of the samples of
-    each class, with their labels; by default the last one is kept here.
+    Where the paper gives no details, L takes its steps in each batch, not once per partition;
+    samples are standardized per channel; the learning rate is constant, the weight decay 5e-4 and
+    the momentum 0.9 with dampening 0.9, as in other code of its first author; the embedding is
+    scaled to unit length. In pretraining, the softmax replaces L and the normalization before it,
+    in the paper only L. The loss is averaged over the batch; Eq. (3) sums it. Samples with all-zero
+    features are excluded from triplets. The paper keeps the best network, and holds out 15% of the
+    training samples of each class; by default the last network is kept here.
     ``validation_fraction=0.15`` holds out given labels; ``validation`` in :meth:`fit` takes others.
 
     References
@@ -194,7 +195,7 @@ class PublishedTrainer(PartitionTrainer):
         ends = np.stack(self.triplets[:3])
         size, each = self.estimator.batch_size, self._steps_of(number) // self.epochs_of(number)
         for _ in range(self.epochs_of(number) if each else 0):
-            order = rng.permutation(ends.shape[1])[: each * size]  # Eq. (4) drops the rest
+            order = rng.permutation(ends.shape[1])[: each * size]  # the paper drops the rest
             yield from (ends[:, batch] for batch in np.array_split(order, each))
 
     def _steps_of(self, number: int) -> int:

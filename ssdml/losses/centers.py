@@ -22,7 +22,7 @@ class NormalizeScale(nn.Module):
     Parameters
     ----------
     scale : float
-        α, the length, positive. The paper finds values from 16 stable.
+        α, the length, positive. The paper uses 128, and finds values above 16 stable.
 
     Notes
     -----
@@ -31,7 +31,7 @@ class NormalizeScale(nn.Module):
     References
     ----------
     .. [1] Zheng et al., "Toward optimal fine grained retrieval via decorrelated centralized loss
-       with normalize-scale layer", AAAI 2019.
+       with normalize-scale layer", AAAI 2019, Eq. (1).
 
     Examples
     --------
@@ -264,7 +264,7 @@ class GlobalCenterRankingLoss(_Centers):
     time, O(n K) memory. It can be differentiated twice.
 
     Differs from [1]_ in three ways: (a) a weighted mean over rows instead of the sum; (b) by
-    default a hinge per row: the gradients of its Eq. (3) and (4) are those of a row within the
+    default a hinge per row: its Eq. (3) and (4) are the gradients of a single row within the
     hinge; (c) we read the index c, undefined in its sum over the other centers, as the class of the
     row.
 

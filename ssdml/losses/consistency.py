@@ -90,8 +90,8 @@ class GraphConsistency(Loss):
     ``indices_tuple``, which would leave halves with gaps. O(n² d) time, O(n²) memory.
 
     The paper gives no σ; 1 on unit-length rows is ours. It adds 0.001 of this term to a triplet
-    loss, 0.002 to an N-pair loss and to binomial deviance, with n = 130 rows in each half: 10 rows
-    of 13 classes. Both forms are sums. For independent halves Eq. (3) grows in proportion to the
+    loss, 0.002 to an N-pair loss and to binomial deviance, with 10 rows of 13 classes in each half,
+    as we read it. Both forms are sums. For independent halves Eq. (3) grows in proportion to the
     rows per class, Eq. (1) to their square: with 5 rows per class instead of 10, the same effect
     takes 2λ, or 4λ for Eq. (1).
 

@@ -153,11 +153,12 @@ class DensityAdaptivity(Loss):
 
     Differs from [1]_ in three ways: (a) its sums are over all classes, of which a batch has ten;
     (b) D⁰ is computed from unit-length features, as its scale would weight the last term; (c) D⁰ is
-    at least 1e-6. The paper uses η = 0.5 and adds 10 times this term to a loss averaged over pairs.
-    Its batches have 10 rows of 10 classes (:func:`ssdml.networks.sampling.class_batches`), or all
-    rows of as many classes as fit if classes are small (``whole_class_batches``). Without the last
-    term the optimal targets are D + 1/2, and the loss only spreads the classes. Fixed targets are
-    ours, for comparison.
+    at least 1e-6. The paper uses η = 0.5 and adds 10 times this term, to a mean over pairs as we
+    read it: its Eq. (2) is a sum, to which that would add little. Its batches have 10 rows of 10
+    classes (:func:`ssdml.networks.sampling.class_batches`), or all rows of as many classes as fit
+    if classes are small (``whole_class_batches``). Without the last term (DML-DA⁻ in the paper) the
+    optimal targets are D + 1/2, and the loss only spreads the classes. Fixed targets are ours, for
+    comparison.
 
     References
     ----------

@@ -48,8 +48,8 @@ class EntropyRegularizer(PairLoss):
     labels the labeled ones. It draws every squared distance to η, which widens classes and closes
     the gaps between them; scale the rows to length 1. O(n m d).
 
-    The formula is our reconstruction: the paper compares with the regularizer of SERAPH without
-    giving one.
+    The formula is our reconstruction: the paper compares with the regularizer of SERAPH, but
+    prints no formula.
 
     References
     ----------
