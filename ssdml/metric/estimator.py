@@ -201,12 +201,13 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
 
     @classmethod
     def paper(cls, n_components: int | None = None, **params: Any) -> Self:
-        """The method of Dutta et al. (2021), as published, on fixed features.
+        """The method of Dutta et al. (2021) on fixed features.
 
         One-sided affinities, neighborhood triplets, no fallback to the input. L starts at random
         and is learned on partitions of 9,000 unlabeled samples, with 10 steps of conjugate
-        gradients on all triplets of each; ``n_components`` None is half the features. The paper's
-        samples have unit length: apply ``Normalizer`` first.
+        gradients on all triplets of each (in the paper, with a network, on batches of 100);
+        ``n_components`` None is half the features. Classes, which the paper does not predict, are
+        propagated labels. The paper's samples have unit length: apply ``Normalizer`` first.
         """
         published: dict[str, Any] = {
             "propagation": "one-sided",
