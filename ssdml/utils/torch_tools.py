@@ -93,16 +93,16 @@ def to_device(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
 
 
 def unit_rows(rows: torch.Tensor) -> torch.Tensor:
-    """Scale rows to length 1; rows of zeros stay zero, with a finite gradient."""
+    """Scale rows to length 1; rows of zeros stay zero, with finite derivatives."""
     # Multiply, don't divide: the gradient of a quotient needs three more passes over the rows.
     return rows * inverse_lengths(rows)[:, None]
 
 
 def inverse_lengths(rows: torch.Tensor) -> torch.Tensor:
     """Compute one over the length of each row, (n,); 1 for a row of zeros or nearly so."""
-    lengths = torch.linalg.vector_norm(rows, dim=1)
-    shortest = torch.finfo(rows.dtype).tiny ** 0.5  # of shorter ones, squares underflow
-    return lengths.masked_fill(lengths < shortest, 1).reciprocal()
+    # Of a norm, the second derivative at a row of zeros is NaN.
+    squares = torch.linalg.vecdot(rows, rows)
+    return squares.masked_fill(squares < torch.finfo(rows.dtype).tiny, 1).rsqrt()
 
 
 def take_rows(rows: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:

@@ -210,6 +210,17 @@ def test_one_class_or_one_row_per_class(name, labels):
 
 
 @every_loss
+def test_zero_and_equal_rows_have_finite_second_derivatives(name):
+    """For gradient penalties."""
+    z, labels, _ = batch()
+    z[0], z[1] = 0, z[2]
+    z.requires_grad_()
+    (slope,) = torch.autograd.grad(make(name)(z, labels), z, create_graph=True)
+    (second,) = torch.autograd.grad(slope.square().sum(), z)
+    assert second.isfinite().all()
+
+
+@every_loss
 def test_zero_and_equal_rows_have_finite_gradients(name):
     z, labels, _ = batch()
     for rows in (torch.zeros_like(z), torch.ones_like(z), 1e-30 * z, 1e-200 * z):
