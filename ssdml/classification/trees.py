@@ -28,7 +28,8 @@ class Columns(NamedTuple):
 
     def __call__(self, X: Array) -> Array:
         """Standardize the rows (n, d), float32."""
-        rows = (X - self.mean) * self.scale
+        with np.errstate(over="ignore"):  # clipped
+            rows = (X - self.mean) * self.scale
         return np.clip(rows, -FARTHEST, FARTHEST, out=rows).astype(np.float32)
 
 

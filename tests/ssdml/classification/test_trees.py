@@ -171,6 +171,8 @@ def test_far_rows_are_clipped_not_lost(quadrants):
     trees = grown(rows[:80], codes[:80])
     far = np.array([[1e300, -1e300, 1e300, 0.0]])
     np.testing.assert_array_equal(trees.scores(far), trees.scores(np.sign(far) * 1e6))
+    small = Columns(np.zeros(4), np.full(4, 1e9))  # the largest overflow
+    np.testing.assert_array_equal(small(far), np.float32(1e12) * np.sign(far))
 
 
 def test_learning_again_puts_the_labels_into_the_leaves(quadrants):
