@@ -55,8 +55,8 @@ def neighbor_embedding(
     graph : KNNGraph or sparse array of shape (n, n)
         As for :func:`propagate_labels`. Some 10 to 15 neighbors are enough.
     init : array of shape (n, 2)
-        First positions, whose scale does not matter: two principal components keep the global
-        arrangement.
+        First positions, whose scale and mean do not matter: two principal components keep the
+        global arrangement.
     exaggeration : float
         ρ: above 1, clusters are tighter.
     n_jobs : int or None
@@ -101,6 +101,7 @@ def neighbor_embedding(
             f"{first.shape}. Pass two principal components of the rows."
         )
     affinities = sparse.csr_array((weights + weights.T) * (0.5 / n)).astype(np.float32)
+    first = first - first.mean(axis=0)  # before rounding to single precision
     spread = float(first[:, 0].std() or first[:, 1].std())
     points = np.ascontiguousarray(first.T * (START / spread if spread > 0 else 0), np.float32)
     return descend(points, affinities, exaggeration, n_threads).T

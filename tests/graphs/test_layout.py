@@ -69,6 +69,14 @@ def test_the_map_of_renumbered_rows_is_the_same(rng):
     assert np.mean([np.isin(a, b).mean() for a, b in zip(*near, strict=True)]) > 0.8
 
 
+def test_the_mean_of_the_init_does_not_matter(rng):
+    X = rng.standard_normal((60, 2))
+    X -= X.mean(axis=0)
+    graph, far = knn_graph(X, 5), X + np.array([2.0**30, -(2.0**30)])
+    near = [knn_graph(neighbor_embedding(graph, init), 5).indices for init in (X, far)]
+    assert np.mean([np.isin(a, b).mean() for a, b in zip(*near, strict=True)]) > 0.8
+
+
 def test_equal_rows_stay_together():
     points = neighbor_embedding(knn_graph(np.ones((6, 2)), 3), np.ones((6, 2)))
     np.testing.assert_array_equal(points, np.zeros((6, 2)))
