@@ -35,7 +35,8 @@ def calibration_error(
         True classes. Rows with -1 (or None, NaN, "") are left out.
     classes : array-like of shape (n_classes,), optional
         The class of each column, ``model.classes_``; a row of another class counts as wrong. None:
-        the classes of y, if they are as many as columns.
+        the columns of a DataFrame that are named after the classes of y, else these classes, if
+        they are as many as columns.
     n_bins : int
         Number of confidence bins of equal width.
 
@@ -81,6 +82,9 @@ def calibration_error(
     _check_distributions(proba, who)
     codes, found = codes_of_rows(y, len(proba), who, ("probabilities", "y"))
     known = codes != UNLABELED
+    names = getattr(probabilities, "column_names", getattr(probabilities, "columns", None))
+    if classes is None and names is not None and set(names).issuperset(found.tolist()):
+        classes = list(names)
     columns = _column_classes(found, proba.shape[1], classes, who)
     predicted = columns[proba[known].argmax(axis=1)]
     bins = reliability(proba[known].max(axis=1), predicted == found[codes[known]], n_bins=n_bins)

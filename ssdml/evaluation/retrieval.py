@@ -59,12 +59,16 @@ def retrieval_scores(
         rows = check_rows(gallery[0], who, "gallery[0]")
         gallery = rows, check_codes(gallery[1], len(rows), who, "gallery[1]", least=UNLABELED)
     searched, classes = (embeddings, codes) if gallery is None else gallery
+    # Codes may be ids of any size; here they index counts.
+    found, codes = np.unique(codes, return_inverse=True)
+    places = np.searchsorted(found, classes).clip(max=len(found) - 1)
+    classes = np.where(found[places] == classes, places, UNLABELED)
     # Ties fall in this order, and not in that of the rows, which are often sorted by class.
     order = np.random.default_rng(0).permutation(len(classes))
     searched, classes = searched[order], classes[order]
     own = np.argsort(order) if gallery is None else None  # where each query is itself searched
     known = classes[classes != UNLABELED]
-    n_matches = np.bincount(known, minlength=int(codes.max()) + 1)[codes]  # R of each row
+    n_matches = np.bincount(known, minlength=len(found))[codes]  # R of each row
     if own is not None:
         n_matches -= 1
     queries = np.flatnonzero(n_matches > 0)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ssdml.evaluation.clustering import kmeans_clusters, normalized_mutual_information, pairwise_f1
 from ssdml.evaluation.retrieval import BLOCK_ENTRIES, checked_ks, retrieval_scores
 from ssdml.utils.labels import check_order, check_same_kind, encode_labels
+from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Ints
@@ -178,7 +179,9 @@ def few_label_accuracy(
         )
     check_same_kind(classes, true_classes, who, ("y_labeled", "y"))
     truth = _codes_among(classes, true_classes, who, ("y_labeled", "y"))[codes]
-    nearest = nearest_mean(class_means(few, few_codes), rows.astype(np.float64))
+    exponent = max(scale_exactly(few)[1], scale_exactly(rows)[1])  # distances must not overflow
+    few, rows = (np.ldexp(part.astype(np.float64), -exponent) for part in (few, rows))
+    nearest = nearest_mean(class_means(few, few_codes), rows)
     return 100 * float(np.mean(nearest == truth))
 
 

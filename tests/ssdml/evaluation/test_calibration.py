@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from ssdml.evaluation import calibration_error, reliability
@@ -24,6 +27,20 @@ def test_columns_may_be_in_any_order():
     expected = calibration_error(PROBA, [0, 1, 1, 2])
     shuffled = calibration_error(PROBA[:, [2, 0, 1]], list("abbc"), classes=["c", "a", "b"])
     assert shuffled == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize("y", ["abbc", "abba"])
+def test_columns_of_a_table_are_found_by_name(table, y):
+    """Even if a class is in no row."""
+    expected = calibration_error(PROBA, list(y), classes=["a", "b", "c"])
+    named = table({name: PROBA[:, "abc".index(name)] for name in "cab"})
+    assert calibration_error(named, list(y)) == pytest.approx(expected)
+
+
+def test_columns_of_other_names_are_in_order():
+    named = pd.DataFrame(PROBA, columns=["p1", "p2", "p3"])
+    assert calibration_error(named, list("abbc")) == calibration_error(PROBA, list("abbc"))
 
 
 def test_rows_of_unknown_classes_are_wrong():

@@ -96,6 +96,16 @@ def test_large_labels_are_told_apart():
     assert evaluate(Z, near, ks=(1,))["R@1"] == 0.0
 
 
+def test_class_numbers_may_be_as_large_as_ids(rng):
+    Z, y = embedding(rng)
+    ids, rows = 10**15 * (y + 1), rng.normal(size=(9, Z.shape[1]))
+    assert retrieval_scores(Z, ids, [1, 4]) == retrieval_scores(Z, y, [1, 4])
+    others = np.array([0, 1, 2, 0, 1, 2, -1, 77, 0])
+    large = np.where(others < 0, -1, 10**15 * (others + 1))
+    expected = retrieval_scores(Z, y, [1, 4], gallery=(rows, others))
+    assert retrieval_scores(Z, ids, [1, 4], gallery=(rows, large)) == expected
+
+
 def test_retrieval_matches_the_slow_twin(rng):
     Z, y = embedding(rng)
     expected = retrieval_slowly(Z, y, (1, 2, 4, 8))
@@ -276,6 +286,8 @@ def test_overflowing_squares_do_not_matter(rng, exponent):
     Z, y = embedding(rng)
     scaled = np.ldexp(Z.astype(np.float64), exponent)
     assert evaluate(scaled, y) == pytest.approx(evaluate(Z, y), abs=1e-9)
+    few = few_label_accuracy(scaled[:25], y[:25], scaled, y)
+    assert few == few_label_accuracy(Z[:25], y[:25], Z, y)
 
 
 def test_number_of_threads_does_not_matter(rng):
