@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +15,7 @@ from ssdml.classification.new_rows import ClassInterpolator
 from ssdml.graphs.neighbors.rows import check_file
 from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.fitted.base import EmbeddingMixin
+from ssdml.metric.fitted.distance import RowDistance
 from ssdml.metric.fitted.maps import draw_map, map_rows, place_rows
 from ssdml.metric.fitted.prediction import class_probabilities, embed, interpolated, most_probable
 from ssdml.metric.fitted.saving import load_metric, save_metric
@@ -26,8 +27,6 @@ from ssdml.utils.validation import check_cells, check_finite, working_dtype
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-LAST_ROWS = 10_000  # whose embeddings a metric keeps
 
 
 class LearnedMetric(EmbeddingMixin):
@@ -301,7 +300,7 @@ class LearnedMetric(EmbeddingMixin):
         """Compute the similarity of each pair: minus :meth:`pair_distance`."""
         return -self.pair_distance(pairs)
 
-    def get_metric(self) -> Callable[[Any, Any], float]:
+    def get_metric(self) -> RowDistance:
         """Return the distance between two rows as a function, for scikit-learn's ``metric=``.
 
         Euclidean distances between rows of :meth:`transform` are the same, and far faster: with a
@@ -309,18 +308,8 @@ class LearnedMetric(EmbeddingMixin):
         10,000 rows are cached.
         """
         check_is_fitted(self)
-        embedder = self._embedder
-
-        @lru_cache(LAST_ROWS)
-        def embedded(row: bytes) -> Array:
-            embedding: Array = embedder(np.frombuffer(row)[None])[0]
-            return embedding
-
-        def metric(u: Any, v: Any) -> float:
-            one, two = (embedded(np.asarray(row, dtype=np.float64).tobytes()) for row in (u, v))
-            return float(np.linalg.norm(one - two))
-
-        return metric
+        who = f"{type(self).__name__}.get_metric"
+        return RowDistance(self._embedder, self.n_features_in_, who)
 
     def to_onnx(self, path: str | Path, *, method: str = "transform") -> None:
         """Write :meth:`transform` to an ONNX file, to run without Python.

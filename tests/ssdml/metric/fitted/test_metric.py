@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import validate_data
 
@@ -91,9 +94,9 @@ def test_metric_embeds_each_row_once(X, monkeypatch):
     model, seen = Stretch().fit(X), []
     embedder = model._embedder
 
-    def counted(rows):
+    def counted(rows, who):
         seen.extend(rows)
-        return embedder(rows)
+        return embedder(rows, who=who)
 
     monkeypatch.setattr(Stretch, "_embedder", staticmethod(counted))
     metric = model.get_metric()
@@ -101,6 +104,36 @@ def test_metric_embeds_each_row_once(X, monkeypatch):
         for v in X[:5]:
             metric(u, v)
     assert len(seen) == 5
+
+
+def test_metric_can_be_copied_and_pickled(X):
+    y = np.arange(20) % 2
+    metric = Stretch().fit(X).get_metric()
+    expected = metric(X[0], X[1])
+    for again in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
+        assert again(X[0], X[1]) == expected
+    search = GridSearchCV(KNeighborsClassifier(3, metric=metric), {"n_neighbors": [3]}, n_jobs=2)
+    by_metric = search.fit(X, y).predict(X)
+    embedding = Stretch().fit(X).transform(X)
+    np.testing.assert_array_equal(
+        by_metric, KNeighborsClassifier(3).fit(embedding, y).predict(embedding)
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([1.0], r"rows must have 2 entries, .*; got shape \(1,\)\. Of pairs"),
+        ([[1.0, 2.0]] * 2, r"rows must have 2 entries, .*; got shape \(2, 2\)\. Of pairs"),
+        (None, r"rows must have 2 entries, .*; got shape \(\)"),
+        ([1.0, np.nan], "must be finite; got nan at row 0, column 1"),
+    ],
+)
+def test_metric_names_bad_rows(X, row, message):
+    metric = Stretch().fit(X).get_metric()
+    for pair in ((row, X[0]), (X[0], row)):
+        with pytest.raises(ValueError, match=f"^Stretch.get_metric: .*{message}"):
+            metric(*pair)
 
 
 def test_pairs_of_wrong_shape_raise(X):
