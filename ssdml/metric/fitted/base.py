@@ -12,9 +12,11 @@ from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Trans
 from sklearn.utils._param_validation import Interval
 
 from ssdml.utils.labels import check_order, check_same_kind, read_labels
+from ssdml.utils.linalg import total_variance
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, without_tensor
+from ssdml.utils.validation import UNLABELED, level_of_caller, without_tensor
 
+ROUNDED = 1e-3  # of the spread: 1% of the five nearest neighbors differ
 N_JOBS: list[Any] = [  # as joblib takes it, without 0
     Interval(Integral, None, -1, closed="right"),
     Interval(Integral, 1, None, closed="left"),
@@ -100,6 +102,11 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             returns the squared distances and the row numbers of the k nearest samples. Save it with
             ``faiss.write_index``.
 
+        Warns
+        -----
+        UserWarning
+            If the embedding lies so far from 0 that neighbors in float32 are others.
+
         Examples
         --------
         >>> from sklearn.datasets import load_iris
@@ -113,10 +120,25 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         """
         import faiss
 
-        embedding = np.ascontiguousarray(self.transform(X), dtype=np.float32)
+        rows = np.asarray(self.transform(X))
+        _check_single(rows, f"{type(self).__name__}.to_faiss")
+        embedding = np.ascontiguousarray(rows, dtype=np.float32)
         index = faiss.IndexFlatL2(embedding.shape[1])
         index.add(embedding)
         return index
+
+
+def _check_single(rows: Array, who: str) -> None:
+    """Warn if rounding to float32 moves the rows by a thousandth of their spread."""
+    center = np.linalg.norm(rows.mean(axis=0, dtype=np.float64))
+    spread = np.sqrt(total_variance(rows))
+    if np.finfo(np.float32).eps * center > ROUNDED * spread > 0:
+        warnings.warn(
+            f"{who}: X must lie near 0, or neighbors in float32 differ from those in float64; got "
+            f"an embedding with a mean of length {center:.2g} and a spread of {spread:.2g}. "
+            "Subtract the mean of X before fit.",
+            stacklevel=level_of_caller(),
+        )
 
 
 def _check_weights(sample_weight: Any, known: npt.NDArray[np.bool_], who: str) -> Floats:

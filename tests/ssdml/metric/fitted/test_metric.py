@@ -198,6 +198,16 @@ def test_faiss_index_finds_nearest_neighbors(X):
     np.testing.assert_allclose(squares, np.sort(full, axis=1)[:, :3], rtol=1e-4, atol=1e-5)
 
 
+def test_faiss_index_doubts_rows_far_from_zero(X):
+    model = Stretch().fit(X)
+    model.to_faiss(X + 1e3)
+    model.to_faiss(np.full((3, 2), 1e6))  # equal rows stay equal
+    with pytest.warns(UserWarning, match=r"^Stretch.to_faiss: X must .* Subtract the mean of X"):
+        found = model.to_faiss(X + 1e6).search(model.transform(X + 1e6).astype(np.float32), 3)[1]
+    full = ((model.transform(X)[:, None] - model.transform(X)) ** 2).sum(axis=2)
+    assert (found != np.argsort(full, axis=1)[:, :3]).any()
+
+
 @pytest.mark.parametrize("kind", ["linear", "classes", "out of core"])
 def test_models_of_earlier_versions_load(X, rng, tmp_path, kind):
     """Names as version 0.1 writes them."""
