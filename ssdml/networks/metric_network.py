@@ -79,6 +79,8 @@ class MetricNetwork(nn.Module):
             # fit is around all of its steps: they would never see the weights change.
             with torch.autocast(samples.device.type, torch.bfloat16, cache_enabled=False):
                 outputs = self.backbone(samples)
+        if outputs.ndim == 1:  # of a single sample, by a backbone that squeezes
+            outputs = outputs[None]
         return outputs.float()
 
     def features(self, samples: torch.Tensor) -> torch.Tensor:
@@ -255,6 +257,13 @@ def _n_features(backbone: nn.Module, samples: Samples) -> int:
             "backbone must return finite features; got NaN or infinity before the first step. "
             "Check its weights and the samples."
         )
+    trained = sum(weights.requires_grad for weights in backbone.parameters())
+    if trained and not features.requires_grad:
+        raise ValueError(
+            f"backbone must return features with a gradient; got some without, though {trained} of "
+            "its parameters are to be trained. Use no torch.no_grad() or detach() in it; to keep "
+            "its weights, call backbone.requires_grad_(False)."
+        )
     if not features.any():
         raise ValueError(
             f"backbone must return nonzero features; got only zeros for {len(batch)} samples. If a "
@@ -266,7 +275,7 @@ def _n_features(backbone: nn.Module, samples: Samples) -> int:
 def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
     """Apply a backbone; errors name the input."""
     try:
-        with evaluating(backbone), torch.no_grad():
+        with evaluating(backbone):
             return backbone(batch)
     except Exception as error:
         if is_out_of_memory(error):

@@ -263,6 +263,28 @@ class Wrong(nn.Module):
         return self.function(self.inner(samples))
 
 
+class Detached(nn.Module):
+    """Passes no gradient to its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 32))
+
+    def forward(self, samples):
+        return self.layers(samples).detach()
+
+
+class Squeezing(nn.Module):
+    """Drops the axis of a batch of one sample, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Unflatten(1, (32, 1, 1)))
+
+    def forward(self, samples):
+        return self.layers(samples).squeeze()
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("backbone", "message"),
@@ -281,6 +303,10 @@ class TestBadInput:
                 Wrong(lambda rows: 0 * rows),
                 "must return nonzero features; got only zeros for 16 samples",
             ),
+            (
+                Detached(),
+                r"features with a gradient; .* though 2 .*requires_grad_\(False\)",
+            ),
             (nn.Linear(64, 4, device="meta"), "must have weights; got some on the meta device"),
             ("mnist", r"backbone='mnist' needs images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
             ("mnits", r"backbone must be one of 'mnist', 'cifar'.*Did you mean 'mnist'\?"),
@@ -294,6 +320,7 @@ class TestBadInput:
             "float64",
             "NaN",
             "zeros",
+            "detached",
             "meta",
             "size",
             "name",
@@ -303,6 +330,17 @@ class TestBadInput:
         X, _, labels = digits
         with pytest.raises(ValueError, match=message):
             small_model().set_params(backbone=backbone).fit(X, labels)
+
+    def test_weights_without_gradient_may_be_kept_on_purpose(self, digits):
+        X, _, labels = digits
+        frozen = Detached().requires_grad_(False)
+        small_model(backbone=frozen, epochs=1, epochs_per_partition=1).fit(X, labels)
+
+    def test_backbones_may_squeeze_a_single_sample(self, digits):
+        X, _, labels = digits
+        model = small_model(backbone=Squeezing(), epochs=1, epochs_per_partition=1).fit(X, labels)
+        np.testing.assert_allclose(model.transform(X[:1]), model.transform(X)[:1], atol=1e-5)
+        assert model.predict(X[:1]) == model.predict(X)[:1]
 
     @pytest.mark.parametrize(
         ("name", "value"),
