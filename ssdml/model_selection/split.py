@@ -100,8 +100,15 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 yield np.sort(np.concatenate([labeled[train], unlabeled])), labeled[test]
             return
         members = self._group_codes(groups, len(codes), labeled)
-        folds = StratifiedGroupKFold(self.n_splits, **options)
-        for train, test in folds.split(labeled, codes[labeled], members[labeled]):
+        kind = StratifiedGroupKFold(self.n_splits, **options)
+        folds = list(kind.split(labeled, codes[labeled], members[labeled]))
+        if not all(len(test) for _, test in folds):
+            raise ValueError(
+                f"SemiSupervisedSplit: each of n_splits = {self.n_splits} folds must test a "
+                "labeled sample; got one without, which StratifiedGroupKFold makes of some "
+                "groups. Use fewer folds, or shuffle with another random_state."
+            )
+        for train, test in folds:
             apart = unlabeled[~np.isin(members[unlabeled], members[labeled[test]])]
             yield np.sort(np.concatenate([labeled[train], apart])), labeled[test]
 

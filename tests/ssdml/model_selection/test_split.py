@@ -17,6 +17,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, make_scorer
 from sklearn.model_selection import (
     GridSearchCV,
+    StratifiedGroupKFold,
     StratifiedKFold,
     cross_val_score,
     cross_validate,
@@ -101,6 +102,20 @@ def test_samples_of_a_group_stay_together(rng):
     ):
         np.testing.assert_array_equal(train, other)
         assert not set(names[train]) & set(names[test])
+
+
+def test_folds_without_a_label_are_refused(monkeypatch):
+    """As scikit-learn's StratifiedGroupKFold may make of as many groups as folds."""
+
+    class Empty(StratifiedGroupKFold):
+        def split(self, X, y, groups):
+            *folds, (train, test) = super().split(X, y, groups)
+            yield from (*folds, (np.concatenate([train, test]), test[:0]))
+
+    y, groups = np.tile([0, 1], 8), np.arange(16) // 2
+    monkeypatch.setattr("ssdml.model_selection.split.StratifiedGroupKFold", Empty)
+    with pytest.raises(ValueError, match="each of n_splits = 4 folds must test a labeled sample"):
+        next(SemiSupervisedSplit(4).split(None, y, groups))
 
 
 def test_searches_pass_groups_on(rng):
