@@ -300,6 +300,11 @@ def as_tuples(
     parts = [part.long() if part.numel() == 0 else part for part in parts]  # [] is float32
     for group in tuple_groups(parts):
         for part in group:
+            if part.dtype == torch.bool:
+                raise TypeError(
+                    f"{who}: indices_tuple must hold integers, rows of the batch; got a mask, "
+                    "torch.bool. Pass the rows of each mask, mask.nonzero()[:, 0]."
+                )
             check_integers(part, group[0].shape[:1], "indices_tuple", who)
     tuples = tuple(part.long() for part in parts)
     if can_check_values():

@@ -72,6 +72,9 @@ def test_malformed_tuples_raise(name):
     a, beyond = torch.arange(3), torch.tensor([0, 1, 16])
     with pytest.raises(ValueError, match="indices_tuple must lie from 0 to 15, rows of the batch"):
         loss(z, indices_tuple=(a, a, beyond))
+    mask = torch.ones(16, dtype=torch.bool)
+    with pytest.raises(TypeError, match=r"rows of the batch; got a mask, .*mask\.nonzero\(\)"):
+        loss(z, indices_tuple=(mask, mask, ~mask))
     with pytest.raises(ValueError, match=r"indices_tuple must have shape \(3,\)"):
         loss(z, indices_tuple=(a, a, a[:2]))
     with pytest.raises(ValueError, match=r"must be \(anchors, positives, negatives\) or"):
