@@ -48,7 +48,13 @@ WAYS_OUT = {  # of formats that are not read, by suffix
     **dict.fromkeys((".sas7bdat", ".xpt"), AS_TABLE.format("pandas.read_sas")),
     **dict.fromkeys((".rds", ".rdata", ".rda"), "Write it in R: write.csv(frame, 'table.csv')"),
     **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".duckdb"), "Export the table as .csv"),
-    **dict.fromkeys((".html", ".xml"), AS_TABLE.format("pandas.read_html or read_xml")),
+    ".sql": "Run it in a database, and export the table as .csv",
+    **dict.fromkeys(
+        (".wav", ".mp3", ".flac", ".ogg", ".m4a", ".mp4", ".avi", ".mov"),
+        "Compute a vector of each file with a network, and save the vectors with numpy.savez",
+    ),
+    ".html": AS_TABLE.format("pandas.read_html"),
+    ".xml": "Export its labels as .csv or, of images, as folders of classes (in CVAT: ImageNet)",
     **dict.fromkeys((".gz", ".tar", ".tgz", ".7z", ".rar"), "Unpack it, and name a file in it"),
     **dict.fromkeys((".vec", ".md"), "Rename it to .txt"),
 }
@@ -70,6 +76,7 @@ SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
     (b"\x80\x05\x95", "a pickle of Python", (), WAYS_OUT[".pkl"]),
     (b"<stata_dta>", "a file of Stata", (), WAYS_OUT[".dta"]),
     (b"$FL2@(#)", "a file of SPSS", (), WAYS_OUT[".sav"]),
+    (b"MATLAB 5.0 MAT-file", "a file of MATLAB", (), WAYS_OUT[".mat"]),
     (b"RDX3\n", "a file of R", (), WAYS_OUT[".rda"]),
     (b"%PDF-", "a PDF file", (), "Save the table as .csv"),
     (b"version https://git-lfs.", "a pointer of Git LFS", (), "Fetch the data: git lfs pull"),

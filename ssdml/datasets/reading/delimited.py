@@ -35,6 +35,9 @@ BLANK = " "
 NAMES = {**SEPARATORS, BLANK: "blanks"}
 REMARK = "#"  # begins a line above the header
 ESCAPED = re.compile(rb'(?:^|[,;\t|\n])"[^"\n]*\\"(?=[^",;\t|\r\n])')  # a quote within quotes
+# A header whose names are in single quotes, and double and single quotes for each other.
+SINGLE = re.compile(rb"(?:'[^'\"\r\n]*'[,;\t|])+'[^'\"\r\n]*'[\r\n]")
+SWAPPED = bytes.maketrans(b"'\"", b"\"'")
 FASTTEXT = "__label__"
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
 RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULTILINE)
@@ -49,6 +52,15 @@ FOREIGN = (  # texts that are no tables, with the suffixes of their formats
         re.compile(rb"(?:\s*%[^\n]*\n)*\s*@relation\s", re.IGNORECASE),
         "attributes, as Weka writes",
         ".arff",
+    ),
+    (
+        re.compile(
+            rb"(?>\s|--[^\n]*\n|/\*.*?\*/;?|(?:set|use|begin|pragma|lock|drop)\s[^;]*;)*+"
+            rb"(?:create|insert)\s[\w ]*(?:into|table|database)\s[^\n(;,]*[(;]",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        "statements of SQL",
+        ".sql",
     ),
 )
 ONE_COLUMN = "\x1f"  # the separator of a file without any
@@ -111,6 +123,8 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         content = DRAWN.sub(b"", content)
     if escaped := ESCAPED.search(content):  # as Spark and MySQL write quotes
         content = re.sub(rb'\\(["\\])', lambda found: found[1] * (1 + (found[1] == b'"')), content)
+    if in_single := SINGLE.match(content):
+        content = content.translate(SWAPPED)
     layout, content = _layout(content, declared and declared[1].decode())
     n_cells = sum(content.count(end) for end in (layout.separator.encode(), b"\n", b"\r"))
     check_memory(path, len(content) + CELL_BYTES * n_cells, on_disk)
@@ -136,10 +150,13 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
             f"{path}, {place(cells.num_rows - 1)}: a quote is not closed; got {last[:40]!r}. Close "
             "it, or write two quotes for one in a text."
         )
+    if in_single:
+        cells = _with_quotes_swapped(cells)
     notes = [f"lines above the header left out: {layout.n_above}"] * (layout.n_above > 0)
     if layout.separator in ";| " or (layout.separator == "\t" and ".csv" in path.suffixes):
         notes.append(f"cells are separated by {NAMES[layout.separator]}")
     notes += ["quotes follow backslashes"] * (escaped is not None)
+    notes += ["cells are in single quotes"] * (in_single is not None)
     return headed(path, cells, place, notes, layout.separator)
 
 
@@ -148,9 +165,9 @@ def _fasttext(path: Path, content: bytes) -> Table:
     labels: list[str | None] = []
     texts = []
     for number, line in enumerate(content.decode().splitlines(), 1):
-        first, _, text = line.strip().partition(" ")
+        first, *rest = line.split(maxsplit=1) or [""]
         labels.append(first.removeprefix(FASTTEXT) if first.startswith(FASTTEXT) else None)
-        texts.append(line if labels[-1] is None else text)
+        texts.append(line if labels[-1] is None else "".join(rest).rstrip())
         if texts[-1].lstrip().startswith(FASTTEXT):
             raise ValueError(f"{path}, line {number}: must have one label; got {line[:40]!r}.")
     cells = of_cells(str(path), {"label": labels, "text": texts})
@@ -367,6 +384,17 @@ def _without_late_quotes(cells: pa.Table) -> pa.Table:
         plain = pc.replace_substring_regex(column, r'^(?: +|=)"([^"]*)" *$', r"\1")
         are_all = pc.all(pc.equal(begin, pc.not_equal(plain, column))).as_py()
         columns.append(plain if are_all else column)
+    return pa.table(columns, cells.column_names)
+
+
+def _with_quotes_swapped(cells: pa.Table) -> pa.Table:
+    """Write double quotes for single ones, and the reverse."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = cells.columns
+    for old, new in (("'", "\0"), ('"', "'"), ("\0", '"')):
+        columns = [pc.replace_substring(column, old, new) for column in columns]
     return pa.table(columns, cells.column_names)
 
 

@@ -250,6 +250,20 @@ def test_attributes_of_weka_are_named(read):
         read("% by me, in 2020\n\n@RELATION x\n@attribute a numeric\n@data\n1\n")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO t VALUES (1.5,'x');\nINSERT INTO t VALUES (2.5,'y');\n",
+        "-- dump\n/*!40101 SET NAMES utf8 */;\nDROP TABLE IF EXISTS `t`;\nCREATE TABLE `t` (\n",
+        "PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\nCREATE TABLE t(a, label);\n",
+    ],
+)
+def test_statements_of_sql_are_named(read, text):
+    with pytest.raises(ValueError, match=r"got statements of SQL\. Run it in a database"):
+        read(text)
+    assert len(read("create,label\ninsert into it,x\ncreate table for (two),y\n")) == 2
+
+
 RULE = "+-----+-------+\n"
 
 
@@ -412,9 +426,24 @@ def test_utf_32_is_known_by_its_mark(read):
     assert columns(read("a,label\n1,x\n2,y\n".encode("utf-32")))["label"] == ["x", "y"]
 
 
-def test_lines_of_fasttext(tmp_path):
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_cells_may_be_in_single_quotes(read, separator):
+    rows = [["'a'", "'the text'", "'label'"]]
+    rows += [["1.5", "'a, \"b\"; it''s\tall'", "'x'"], ["2.5", "'one\ntwo'", "NULL"]]
+    table = read("".join(separator.join(row) + "\n" for row in rows))
+    assert columns(table) == {
+        "a": ["1.5", "2.5"],
+        "the text": ['a, "b"; it\'s\tall', "one\ntwo"],
+        "label": ["x", "NULL"],
+    }
+    assert "cells are in single quotes" in table.notes
+    assert columns(read("'tis,label\n'twas,x\n")) == {"'tis": ["'twas"], "label": ["x"]}
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "  "])
+def test_lines_of_fasttext(tmp_path, blank):
     path = tmp_path / "t.txt"
-    path.write_text('__label__a a "quoted, text\nno label\n__label__b another\n')
+    path.write_text(f'__label__a{blank}a "quoted, text\nno label\n__label__b{blank}another\n')
     assert read_delimited(path).columns.to_pylist() == [
         {"label": "a", "text": 'a "quoted, text'},
         {"label": None, "text": "no label"},
