@@ -23,6 +23,7 @@ HEIF = (".heic", ".heif", ".hif")
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")  # modes of more than 8 bits
 DEEPEST = 65535  # of 16 bits
 CHANNELS = (1, 3, 4)  # gray, RGB, RGBA
+HIDDEN = ("__MACOSX", "@eaDir")  # of macOS, and thumbnails of Synology
 WITH_ALPHA = ("RGBA", "LA", "PA", "RGBa", "La")
 
 Pixels = npt.NDArray[Any]  # uint8 or float32
@@ -74,11 +75,11 @@ def is_hidden(name: str) -> bool:
 
     Examples
     --------
-    >>> is_hidden("cat/._1.png"), is_hidden("../cat/1.png")
-    (True, False)
+    >>> is_hidden("cat/._1.png"), is_hidden("../cat/1.png"), is_hidden("~$table.xlsx")
+    (True, False, True)
     """
     return any(
-        part == "__MACOSX" or (part[0] == "." and part != "..")
+        part in HIDDEN or (part.startswith((".", "~$")) and part != "..")
         for part in PurePosixPath(name).parts
     )
 

@@ -20,7 +20,7 @@ POINT = r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^[+-]?inf(inity)?$"
 COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)?(,\d*)?(e[+-]?\d+)?$"  # dots between thousands
 THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
 # Numbers with signs of percent, money, thousands, or of other programs.
-SIGNS = r"\d{1,3}([ \x{a0}\x{2009}\x{202f}'_]\d{3})+|\d{1,3}(,\d{2,3})*,\d{3}|\d+"
+SIGNS = r"\d{1,3}([ \x{a0}\x{2009}\x{202f}'’_]\d{3})+|\d{1,3}(,\d{2,3})*,\d{3}|\d+"
 MONEY = r"([$€£¥₹]|R\$|US\$|Rs\.?|USD|EUR|GBP|CHF|JPY|CNY|INR)?"
 SIGNS = rf"^[-+\x{{2212}}]?{MONEY}\s*[-+\x{{2212}}]?({SIGNS})?([.,]\d+)?\s*([%‰]|{MONEY})-?$"
 # Two numbers, as in 1.5±0.1, 2x10^3, 640 x 480, 5'11" and 1.5(2).
@@ -98,7 +98,8 @@ class Cells:
 
     def _read_decimal_commas(self, names: list[str]) -> None:
         """Take commas for decimal points in all columns if one of numbers has them."""
-        found = next((name for name in names if self._has_decimal_commas(name)), None)
+        deciding = (name for name in names if folded(name) not in LABEL_NAMES)
+        found = next(filter(self._has_decimal_commas, deciding), None)
         if found is None:
             return
         commas = {name: _numbers_of_text(self._columns[name], comma=True) for name in names}
@@ -124,8 +125,6 @@ class Cells:
         if not better.any() or 2 * new.wrong.sum() > (~new.missing).sum():
             return False
         if self.table.separator == "," and not (better & ~_match(column, THOUSANDS)).any():
-            if folded(name) in LABEL_NAMES:
-                return False
             self.refuse(name, int(better.argmax()), "has a comma before thousands or decimals")
         return True
 
@@ -161,6 +160,8 @@ class Cells:
             return "image" if IMAGES.match(first.as_py()) else "other"
         while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             kind = kind.value_type
+        if types.is_null(kind):
+            return "empty"
         in_lists = kind != column.type
         is_vector = in_lists and (types.is_integer(kind) or types.is_floating(kind))
         return "vector" if is_vector else "other"
@@ -175,6 +176,15 @@ class Cells:
         if self.may_be_vectors(name, LONG):
             return "vector"
         return "other" if _match(self._columns[name], OBJECT)[known].all() else "text"
+
+    def is_of_one(self, name: str) -> bool:
+        """Whether a column holds lists of one integer, which are rather places than vectors."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        column = self._columns[name]
+        are_integers = not is_text(column) and pa.types.is_integer(column.type.value_type)
+        return are_integers and pc.max(pc.list_value_length(column)).as_py() == 1
 
     def may_be_vectors(self, name: str, least: int = 2) -> bool:
         """Whether a column of text holds vectors, of at least so many numbers without brackets."""

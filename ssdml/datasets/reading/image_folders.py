@@ -6,6 +6,7 @@ import lzma
 import os
 import re
 import struct
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +51,7 @@ ANNOTATIONS = (".xml", ".txt")  # of an image each, as of Pascal VOC and YOLO
 LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
 
 MASK = re.compile(r"(mask|seg|segmentation|gt|groundtruth)([-_ ]?\d+)?\Z", re.IGNORECASE)
-ABSOLUTE = re.compile(r"/|[A-Za-z]:/")
+ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")  # or an address
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
 ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
@@ -253,7 +254,7 @@ def find_images(folder: Path, names: Sequence[str], *, once: bool = True) -> lis
 
     @cache
     def spelled() -> dict[str, str]:
-        return _by_lower_case(folder, ["", *places])
+        return _by_spelling(folder, ["", *places])
 
     def search(name: str, forms: Sequence[tuple[str, str]]) -> tuple[str, str, str] | None:
         hits = (f for f in forms if os.path.isfile(folder / f"{f[0]}{name}{f[1]}"))
@@ -262,7 +263,7 @@ def find_images(folder: Path, names: Sequence[str], *, once: bool = True) -> lis
                 _refuse_twice(folder, name, [first[0], *(p for p, end in hits if end == first[1])])
             return first[0], name, first[1]
         for place, end in forms:  # as Windows and macOS find them
-            if other := spelled().get(f"{place}{name}{end}".lower()):
+            if other := spelled().get(_spelling(f"{place}{name}{end}")):
                 return "", other, ""
         return None
 
@@ -287,16 +288,21 @@ def _refuse_twice(folder: Path, name: str, places: Sequence[str]) -> None:
         )
 
 
-def _by_lower_case(folder: Path, places: Sequence[str]) -> dict[str, str]:
-    """Return the files in some folders by their names in lower case, which must differ there."""
+def _spelling(name: str) -> str:
+    """Return a name for comparisons: lower case, letters with their accents as one character."""
+    return unicodedata.normalize("NFC", name).lower()
+
+
+def _by_spelling(folder: Path, places: Sequence[str]) -> dict[str, str]:
+    """Return the files in some folders by their names for comparisons, which must differ there."""
     found: dict[str, str] = {}
     twice: set[str] = set()
     for place in places:
         for name in os.listdir(folder / place):
             path = f"{place}{name}"
-            twice |= {path.lower()} & found.keys()
-            found[path.lower()] = path
-    return {lower: path for lower, path in found.items() if lower not in twice}
+            twice |= {_spelling(path)} & found.keys()
+            found[_spelling(path)] = path
+    return {spelling: path for spelling, path in found.items() if spelling not in twice}
 
 
 def names_image(folder: Path, name: str) -> bool:
@@ -307,14 +313,15 @@ def names_image(folder: Path, name: str) -> bool:
 def as_relative(folder: Path, name: str) -> str:
     r"""Return the name of a file below a folder, with slashes.
 
-    The name may be absolute, also of another machine, begin with that of the folder, or have the
-    backslashes of Windows.
+    The name may be absolute, also of another machine, an address, begin with that of the folder,
+    or have the backslashes of Windows.
 
     Examples
     --------
     >>> [as_relative(Path("/data/cats"), n) for n in ("/data/cats/1.png", "cats/1.png", r"old\1")]
     ['1.png', '1.png', 'old/1']
     """
+    name = name.partition("/local-files/?d=")[2] or name  # as Label Studio serves them
     if "\\" in name and not os.path.lexists(folder / name):
         name = name.replace("\\", "/")
     root = os.path.abspath(folder).replace(os.sep, "/").rstrip("/")
@@ -385,18 +392,36 @@ def _read_tree(
 
 
 def _refuse_annotations(root: Path, names: Sequence[str], images: Sequence[PurePosixPath]) -> None:
-    """Raise ValueError for files of annotations of images that are in no folders of classes."""
+    """Raise ValueError if images are in no folders of classes, but files beside them hold labels.
+
+    These are annotations, or tables that name none of the images; of those beside images in no
+    folder at all, another error tells.
+    """
     folders = {path.parent.name for path in images if path.parent.name.casefold() not in SPLITS}
     if len(folders) > 1:
         return
     stems = {path.stem for path in images}
-    found = (n for n in map(PurePosixPath, names) if n.suffix.lower() in ANNOTATIONS)
-    if (first := next((n for n in found if n.stem in stems), None)) is not None:
-        raise ValueError(
-            f"{root}: must have the labels in the names of folders or in a table; got annotations "
-            f"such as {str(first)!r}, which are not read. Write labels.csv beside the images, with "
-            "the columns filename and label."
-        )
+    others = [PurePosixPath(name) for name in names if not is_hidden(name)]
+    found = [n for n in others if n.suffix.lower() in ANNOTATIONS and n.stem in stems]
+    if any(folders):
+        found += [n for n in others if n.suffix.lower() in (".xml", ".json")]
+    way_out = "Write labels.csv beside the images, with the columns filename and label"
+    if found:
+        problem = f"annotations such as {str(found[0])!r}, which are not read"
+        way_out += ", or export folders of classes (in CVAT: ImageNet)"
+    elif any(folders) and (listing := _listing_among(names)):
+        problem = f"all images in the folder {folders.pop()!r}, and {listing!r}, which "
+        if root.is_dir():
+            problem += "names none of them, or not their labels"
+        else:
+            problem += "is not read in a zip file"
+            way_out = "Unzip it, and name the folder"
+    else:
+        return
+    raise ValueError(
+        f"{root}: must have the labels in the names of folders or in a table; got {problem}. "
+        f"{way_out}."
+    )
 
 
 def _labels_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -41,7 +42,10 @@ from ssdml.utils.files import (
     read_regular,
 )
 
-FORMS = ("sample_submission", "samplesubmission", "gender_submission")  # of Kaggle, to be filled
+NO_DATA = dict.fromkeys(  # names of files beside those of data
+    ("sample_submission", "samplesubmission", "gender_submission", "submission_format"),
+    "a form for predictions",
+) | dict.fromkeys(("readme", "license", "licence", "requirements"), "no data by its name")
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 PART = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
 
@@ -104,13 +108,15 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
             f"{folder}: links to folders are not followed; {str(link)!r} is one. Copy its files "
             "there, or remove the link."
         )
-    files = [p for p in found if p.is_file() and not p.name.startswith(".")]
-    forms = [p for p in files if table_suffix(p) and p.stem.lower() in FORMS]
+    visible = (p for p in found if not is_hidden(p.relative_to(folder).as_posix()))
+    files = [p for p in visible if p.is_file()]
+    reasons = ((p, NO_DATA.get(p.stem.lower())) for p in files if table_suffix(p))
+    others = {p: reason for p, reason in reasons if reason}
     n_usable = sum(bool(table_suffix(p)) or is_image_name(p.name) for p in files)
-    if 0 < len(forms) < n_usable:
-        raw = _read_files(folder, [p for p in files if p not in forms], choice, encoding)
+    if 0 < len(others) < n_usable:
+        raw = _read_files(folder, [p for p in files if p not in others], choice, encoding)
         assert raw.summary is not None
-        raw.summary.left_out |= {p.name: "a form for predictions" for p in forms}
+        raw.summary.left_out |= {p.name: reason for p, reason in others.items()}
         return raw
     return _read_files(folder, files, choice, encoding)
 
@@ -131,6 +137,7 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
         return read_rows(table, choice)
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
+        _refuse_copies(folder, parts)
         return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)
     if not has_images and (arrays := [p for p in files if p.suffix.lower() == ".npy"]):
         return _read_arrays_of(folder, arrays, choice)
@@ -294,6 +301,15 @@ def _names(path: Path, key: str, inner: str | None = None) -> list[str]:
     return found
 
 
+def _refuse_copies(folder: Path, parts: list[tuple[Path, Table]]) -> None:
+    for (path, table), (other, copy) in combinations(parts, 2):
+        if len(table) > 1 and table.columns.equals(copy.columns):
+            raise ValueError(
+                f"{folder}: its tables must differ; {path} and {other} have the same rows. Name "
+                "one file, or remove the copy."
+            )
+
+
 def _check_alike(folder: Path, parts: list[tuple[str | None, str, Table]]) -> None:
     """Raise ValueError if a table lacks most columns of the others, but for labels."""
     columns = [{n for n in t.columns.column_names if not names_labels(n)} for _, _, t in parts]
@@ -336,5 +352,6 @@ def _joined(folder: Path, parts: list[tuple[str | None, str, Table]]) -> Table:
         return f"{parts[part][2].place(row - starts[part])} of {parts[part][1]}"
 
     first = parts[0][2]
-    notes = (counted(len(parts), "table"),)
+    names = listed([Path(path).name for _, path, _ in parts])
+    notes = (f"{counted(len(parts), 'table')}: {names}",)
     return replace(first, path=folder, columns=columns, place=place, notes=notes)

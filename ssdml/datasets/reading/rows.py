@@ -115,8 +115,9 @@ def _doubt_totals(cells: Cells, roles: Roles, summary: Summary) -> None:
 
 
 def _doubt_sums(cells: Cells, roles: Roles, features: Array, summary: Summary) -> None:
-    """Doubt a last row without a label that is the sum or the mean of the others."""
-    if len(features) <= LEAST_ROWS or (roles.label and cells.texts(roles.label)[-1]):
+    """Doubt a last row that is the sum or the mean of the others, and has no other label."""
+    label = cells.texts(roles.label)[-1] if roles.label else None
+    if len(features) <= LEAST_ROWS or (label and folded(label) not in TOTALS):
         return
     last, others = features[-1], features[:-1]
     varies = np.ptp(others, axis=0) > 0
@@ -259,6 +260,11 @@ def _images(cells: Cells, roles: Roles, summary: Summary) -> Any:
         )
         if missing is not None:
             cells.refuse(column, missing, f"must be a file in {folder}")
+        if n_again := len(names) - len(set(names)):
+            summary.doubts.append(
+                f"{counted(n_again, 'row')} of column {column!r} name images of rows above, and "
+                "count as more samples; keep one row per image"
+            )
         on_disk = sum((folder / name).stat().st_size for name in names)
         images, fact, doubts = images_of(folder, names, on_disk)
         summary.doubts += doubts

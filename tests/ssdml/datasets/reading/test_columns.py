@@ -34,7 +34,7 @@ def test_index_gives_the_ids(read, frame):
     "form",
     [
         *("{}%", "${}.50", "1 {:03d}", "1'{:03d}", "\u2212{}.5", "0x{:x}", "{}.0D+00"),
-        *("{} \u20ac", "\uff11.{}", "\u0663{}", "({}.50)", "{}-", "EUR{}"),
+        *("1\u2019{:03d}", "{} \u20ac", "\uff11.{}", "\u0663{}", "({}.50)", "{}-", "EUR{}"),
     ],
 )
 def test_numbers_with_signs_are_no_ids(tmp_path, frame, form):
@@ -83,6 +83,8 @@ def test_a_last_row_that_sums_up_others_is_doubted(read, frame, what):
     summed = frame.agg({"p": what, "q": what}).to_frame().T.assign(label="")
     told = str(read(pd.concat([frame, summed], ignore_index=True)).summary)
     assert f"is the {what} of the rows above it, but is read as a sample; delete it" in told
+    told = str(read(pd.concat([frame, summed.assign(label="Total")], ignore_index=True)).summary)
+    assert f"is the {what} of the rows above it" in told
     labeled = pd.concat([frame, summed.assign(label="cat")], ignore_index=True)
     assert not read(labeled).summary.doubts
 

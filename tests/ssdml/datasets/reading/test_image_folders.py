@@ -73,13 +73,52 @@ def test_folders_within_those_of_classes_are_told(tmp_path):
     assert "folders within those of classes are of that class, as in 'cat/2020'" in str(raw.summary)
 
 
-def test_one_class_and_unused_tables_are_told(tmp_path):
-    write_images(tmp_path, ["images/1.png", "images/2.png"])
-    (tmp_path / "labels.csv").write_text("number,breed\n7,a\n8,b\n")
-    with pytest.warns(ReadingWarning) as told:
-        load_dataset(tmp_path)
-    assert "'labels.csv' was not used, as none of its columns names" in str(told[0].message)
-    assert "all images are in the folder 'images', their only class" in str(told[1].message)
+@pytest.mark.parametrize("in_zip", [False, True])
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("labels.csv", "all images in the folder 'images', and 'labels.csv', which"),
+        ("annotations.xml", "annotations such as 'annotations.xml', which are not read"),
+        ("annotations/default.json", "annotations such as 'annotations/default.json', which are"),
+        ("", None),
+    ],
+)
+def test_labels_beside_one_folder_are_not_ignored(tmp_path, name, problem, in_zip):
+    write_images(tmp_path / "d", ["images/1.png", "images/2.png"])
+    if name:
+        (tmp_path / "d" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "d" / name).write_text("number,breed\n7,a\n8,b\n")
+    path = zipped(tmp_path / "d", tmp_path / "d.zip") if in_zip else tmp_path / "d"
+    if problem:
+        with pytest.raises(ValueError, match=f"must have the labels in .*; got {problem}"):
+            load_dataset(path)
+    else:
+        with pytest.warns(
+            ReadingWarning, match="all images are in the folder 'images', their only"
+        ):
+            load_dataset(path)
+    data = read_dataset(path, Choice(needs_label=False))
+    assert len(data.X) == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "s3://bucket/raw/images/{}.png",
+        "file:///home/me/images/{}.png",
+        "/data/local-files/?d=images/{}.png",
+        "images/{}.png",
+    ],
+)
+def test_images_are_found_by_addresses_and_accents(tmp_path, name):
+    names = ["gro\u0308\u00dfe", "b", "c"]  # as macOS decomposes letters with accents
+    write_images(tmp_path, [f"images/{stem}.png" for stem in names], mode="L")
+    stems = ["gr\u00f6\u00dfe" if name == "images/{}.png" else names[0], "c", "b"]
+    rows = [f"{name.format(s)},{c}\n" for s, c in zip(stems, "xyz", strict=True)]
+    (tmp_path / "labels.csv").write_text("file,label\n" + "".join(rows))
+    data = load_dataset(tmp_path)
+    assert [data.class_names[code] for code in data.y] == ["x", "y", "z"]
+    assert (np.round(data.X[:, 0] * 255) == [0, 2, 1]).all()
 
 
 def test_masks_among_images_are_doubted(tmp_path):
@@ -494,7 +533,9 @@ def test_images_of_one_name_in_several_folders_are_asked_for(tmp_path):
     (tmp_path / "test/1.png").unlink()
     write_images(tmp_path, ["train/3.png"])
     (tmp_path / "t.csv").write_text("file,label\n1.png,a\n2.png,b\n1.PNG,a\n3.png,b\n")
-    np.testing.assert_allclose(load_dataset(tmp_path).X[:, 0] * 255, [2, 3, 2, 0], atol=1e-4)
+    with pytest.warns(ReadingWarning, match="1 row of column 'file' name images of rows above"):
+        data = load_dataset(tmp_path)
+    np.testing.assert_allclose(data.X[:, 0] * 255, [2, 3, 2, 0], atol=1e-4)
 
 
 def test_settings_of_programs_beside_class_folders_are_no_tables(tmp_path):

@@ -129,8 +129,32 @@ def test_folders_of_texts(tmp_path):
 
 def test_folders_of_tables_in_text_are_tables(tmp_path):
     names = [f"{year}/{month}.txt" for year in (2020, 2021) for month in (1, 2)]
-    write_texts(tmp_path, names, "a,b,label\n0.12345,1.12345,x\n0.54321,2.54321,y\n")
+    write_texts(tmp_path, names, "a,b,label\n0.12345,1.12345,{0}\n0.54321,2.54321,{0}\n")
     assert read_path(tmp_path).items.shape == (8, 2)
+
+
+@pytest.mark.parametrize("copy", ["t (1).csv", "raw/t.csv"])
+def test_copies_of_a_table_are_refused(tmp_path, copy):
+    write_texts(tmp_path, ["t.csv", copy], "a,b,label\n0.5,1.5,x\n0.25,2.5,y\n")
+    with pytest.raises(ValueError, match=r"its tables must differ; .* have the same rows"):
+        read_path(tmp_path)
+    (tmp_path / copy).write_text("a,b,label\n0.5,1.5,x\n0.25,3.5,y\n")
+    assert sorted(read_path(tmp_path).items[:, 1]) == [1.5, 1.5, 2.5, 3.5]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "~$t.xlsx",
+        ".ipynb_checkpoints/t-checkpoint.csv",
+        "README.txt",
+        "LICENSE.txt",
+        "@eaDir/t.csv",
+    ],
+)
+def test_files_beside_a_table_are_no_tables(tmp_path, name):
+    write_texts(tmp_path, ["t.csv", name], "a,b,label\n0.5,1.5,x\n0.25,2.5,y\n")
+    assert read_path(tmp_path).items.tolist() == [[0.5, 1.5], [0.25, 2.5]]
 
 
 @pytest.mark.parametrize("suffix", [".arff", ".svm"])
