@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from ssdml.datasets.base import RawItems
+from ssdml.datasets.reading.cells import is_text
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import names_labels
 from ssdml.utils.labels import NO_LABEL, encode_column
@@ -24,10 +25,12 @@ MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not app
 MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
 MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
 MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # in brackets, for instance
-MAY_BE_MARKS |= {"#div/0!", "#name?", "#null!", "#num!", "#ref!", "#value!"}  # errors of Excel
+MAY_BE_MARKS |= {"tba", "nolabel", "no class", "undef", "void", "nil", "n\\a", "not labelled yet"}
+MAY_BE_MARKS |= {"not labeled yet", "to label", "to be labeled", "to be labelled", "ohne"}
 MAY_BE_MARKS |= {"k. a.", "k.a.", "keine angabe", "leer", "unbekannt", "inconnu", "vide", "n.c."}
 MAY_BE_MARKS |= {"desconocido", "en blanco", "sin datos", "s/d", "sconosciuto", "vuoto", "onbekend"}
 MAY_BE_MARKS |= {"desconhecido", "okänd", "nieznane", "неизвестно", "未知", "不明", "미상"}
+ERROR = re.compile(r"#[A-ZÀ-Þ/0]+ ?[!?]|#N[/.]?[ADV]")  # of Excel in any language
 MISSING_NUMBER = re.compile(r"-9{2,6}|-100")  # the latter is ignored by losses of torch
 FIRST_ROWS = 1000
 LEAST_ROWS = 20  # that tell labels from quantities and ids
@@ -68,7 +71,7 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
         ranks = np.append(np.argsort(order), -1)  # the last for no label
         codes, classes = ranks[codes], classes[order]
     if raw.summary is not None:
-        raw.summary.doubts += _doubts_of_copies(raw, codes)
+        raw.summary.doubts += _doubts_of_copies(raw, codes) + _doubts_of_repeated(raw, codes)
         _summarize(raw.summary, raw.labels, codes, [class_name(c) for c in classes])
     return codes, classes
 
@@ -167,6 +170,29 @@ def _doubts_of_copies(raw: RawItems, codes: Ints) -> list[str]:
     ]
 
 
+def _doubts_of_repeated(raw: RawItems, codes: Ints) -> list[str]:
+    """Doubt texts, and files of images, that several rows name with different labels."""
+    assert raw.summary is not None
+    if raw.table is None or raw.columns is None or "samples" not in raw.summary.facts:
+        return []
+    samples = raw.table.columns[raw.columns[0]]
+    if not is_text(samples):  # but bytes of images
+        return []
+    known = np.flatnonzero(codes >= 0)
+    rows_of: dict[str, dict[int, int]] = {}
+    for row, sample in zip(known.tolist(), samples.take(known).to_pylist(), strict=True):
+        rows_of.setdefault(sample.strip(), {}).setdefault(int(codes[row]), row)
+    found = [rows for rows in rows_of.values() if len(rows) > 1]
+    if not found:
+        return []
+    places = " and ".join(raw.table.place(row) for row in list(found[0].values())[:2])
+    is_one = len(found) == 1
+    return [
+        f"{counted(len(found), 'sample')} {'is' if is_one else 'are'} in several rows with "
+        f"different labels, as in {places}; keep one row of each"
+    ]
+
+
 def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]:
     """Doubt classes that may be marks, marks that may be classes, and names that are alike."""
     doubts = []
@@ -175,6 +201,7 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
         for name in names
         if _as_mark(name) in MAY_BE_MARKS
         or MISSING_NUMBER.fullmatch(name)
+        or ERROR.fullmatch(name)
         or not any(map(_is_telling, name))
     ]
     if marks:

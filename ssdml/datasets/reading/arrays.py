@@ -29,6 +29,7 @@ CLASS_NAMES = ("class_names", "target_names", "label_names", "classes")
 PART = re.compile(
     r"(?P<part>train|valid|val|test)_(?P<name>.+)|(?P<first>.+)_(?P<last>train|valid|val|test)"
 )
+SOME_ROWS = re.compile(r"label|train|test|val|idx|ind(ex|ic)")
 _PART_FILES = ("X.npy", "y.npy", "text.txt")
 _PLAIN_ARRAYS = "Save plain arrays of numbers or strings: objects are not unpickled."
 
@@ -94,7 +95,25 @@ def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Ch
     assert raw.summary is not None
     raw.summary.left_out |= {n: "other arrays" for n in keys.values() if n not in used}
     raw.summary.doubts.extend(doubts)
+    shapes = {n: archive.shape(n) or () for n in raw.summary.left_out}
+    columns = [n for n, shape in shapes.items() if len(shape) == 1 and shape[0] <= len(X)]
+    if chosen := [repr(n) for n in columns if _selects_rows(n, archive[n], len(X))]:
+        raw.summary.doubts.append(
+            f"array {listed(chosen)} is not read; if it tells which rows are labeled, save "
+            f"{labels or 'y'} with -1 in the others; if it tells the test rows, save them as "
+            "booleans called test"
+        )
     return raw
+
+
+def _selects_rows(name: str, column: Array, n: int) -> bool:
+    """Whether a column is a mask of n rows or, by its name and content, the indices of some."""
+    if column.dtype == bool:
+        return len(column) == n
+    if column.dtype.kind not in "iu" or not SOME_ROWS.search(name.lower()):
+        return False
+    distinct = np.unique(column)
+    return 0 < len(distinct) == len(column) < n and bool(0 <= distinct[0] <= distinct[-1] < n)
 
 
 def _named(codes: Array, names: Array) -> Array:

@@ -434,15 +434,23 @@ def _class_names(columns: pa.Table) -> dict[str, list[str]]:
 def class_names(info: Any) -> dict[str, list[str]]:
     """Return the names of the classes in Hugging Face's description of a data set, by column.
 
+    A column may hold classes, or lists of them.
+
     Examples
     --------
     >>> class_names({"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}})
     {'label': ['cat', 'dog']}
     """
     features = info.get("features") if isinstance(info, dict) else None
-    found = features.items() if isinstance(features, dict) else ()
-    named = {k: v["names"] for k, v in found if isinstance(v, dict) and v.get("names")}
-    return {k: list(map(str, names)) for k, names in named.items() if isinstance(names, list)}
+    found: dict[str, list[str]] = {}
+    for name, feature in features.items() if isinstance(features, dict) else ():
+        inner = feature
+        while isinstance(inner, list) or (isinstance(inner, dict) and "feature" in inner):
+            inner = inner["feature"] if isinstance(inner, dict) else next(iter(inner), None)
+        names = inner.get("names") if isinstance(inner, dict) else None
+        if names and isinstance(names, list):
+            found[name] = list(map(str, names))
+    return found
 
 
 def _described(columns: pa.Table, name: bytes) -> dict[str, Any]:

@@ -189,6 +189,7 @@ class Chooser:
                 " If a sign other than a comma, semicolon, tab or bar separates the cells, name it "
                 "in a first line, such as sep=^."
             )
+        way_out += "".join(f" Note: {doubt}." for doubt in self.cells.table.doubts)
         columns = " The" if problem.endswith("?") else "; the"
         raise ValueError(
             f"{self.where}: {problem}{columns} columns are {listed(self.names, 20)}. {way_out}"

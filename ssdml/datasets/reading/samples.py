@@ -136,6 +136,18 @@ def _check_features(chooser: Chooser) -> None:
 
 def _vectors(chooser: Chooser) -> list[str]:
     free = chooser.free("vector")
+    places = [n for n in free if chooser.cells.is_of_one(n)]
+    chooser.roles.left_out |= dict.fromkeys(places, "lists of one integer")
+    names = [n.removesuffix(".indices") for n in free if n.endswith(".indices")]
+    sparse = [(f"{n}.indices", f"{n}.values") for n in names if f"{n}.values" in free]
+    for pair in sparse:
+        chooser.roles.left_out |= dict.fromkeys(pair, "sparse vectors")
+    free = [n for n in free if n not in chooser.roles.left_out]
+    if sparse and not free:
+        chooser.ask(
+            f"features must be dense vectors; {' and '.join(sparse[0])} are sparse",
+            "Write all entries of each vector.",
+        )
     named = [n for n in free if folded(n) in VECTORS]
     chosen = free if len(free) < 2 else named if len(named) == 1 else _of_fractions(chooser, free)
     if len(chosen) > 1:

@@ -40,6 +40,26 @@ def test_npz_with_optional_test_mask(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "array", "is_told"),
+    [
+        ("mask", [True, False, True], True),
+        ("train_mask", [True, False, True], True),
+        ("labeled", [0, 2], True),
+        ("train_idx", [2, 0], True),
+        ("idx", [7, 0], False),
+        ("sizes", [0, 2], False),
+        ("labels_of_parts", ["a"], False),
+    ],
+)
+def test_arrays_that_select_rows_are_told(tmp_path, name, array, is_told):
+    np.savez(tmp_path / "t.npz", X=X, y=Y, **{name: np.array(array)})
+    raw = read_npz(tmp_path / "t.npz")
+    assert_read(raw)
+    doubts = [f"array {name!r} is not read; if it tells which rows are labeled"] * is_told
+    assert [doubt.partition(", save")[0] for doubt in raw.summary.doubts] == doubts
+
+
+@pytest.mark.parametrize(
     ("samples", "labels"),
     [
         ("x", "Y"),

@@ -130,6 +130,14 @@ def test_decimal_commas_are_read(tmp_path, frame, separator):
     assert "decimal commas" in str(data.summary)
 
 
+def test_decimal_commas_of_labels_are_no_features(tmp_path, frame):
+    frame = frame.assign(label=["1,5", "2,5"] * (N // 2))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data = load_dataset(tmp_path / "t.csv")
+    assert_features(data, frame, "p", "q")
+    assert data.class_names == ("1,5", "2,5")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

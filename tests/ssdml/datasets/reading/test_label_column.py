@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 
 import numpy as np
 import pandas as pd
@@ -177,6 +178,10 @@ def test_labels_that_hardly_occur_again_are_doubted(read, frame, form):
         "Not labeled",
         "_no_label",
         "#NAME?",
+        "#NV",
+        "#BEZUG!",
+        "TBA",
+        "to label",
     ],
 )
 def test_classes_that_may_be_marks_are_told(read, frame, mark):
@@ -217,6 +222,24 @@ def test_several_labels_in_a_cell_are_doubted(read, frame, labels):
     [doubt] = data.summary.doubts
     assert "seem to be several labels of a row" in doubt
     assert not read(frame.assign(label=["pop", "pop/rock", "R&B", "a b"] * 10)).summary.doubts
+
+
+def test_texts_with_different_labels_are_doubted(read):
+    texts = ["one of the texts", "another of the texts"] * (N // 2)
+    rows = pd.DataFrame({"text": texts, "label": ["x", "y", "", "y"] * (N // 4)})
+    assert not any("several rows" in doubt for doubt in read(rows).summary.doubts)
+    rows.loc[7, "label"] = "z"
+    [doubt] = [d for d in read(rows).summary.doubts if "several rows" in d]
+    assert doubt.startswith("1 sample is in several rows with different labels, as in ")
+    assert doubt.endswith("; keep one row of each")
+
+
+def test_empty_lists_are_nothing(tmp_path):
+    rows = [{"text": f"this is text {i}", "label": ["ab"[i]], "Comments": []} for i in range(2)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = read_dataset(tmp_path / "t.jsonl", Choice())
+    assert data.summary.left_out == {"Comments": "nothing"}
+    assert not any("Comments" in doubt for doubt in data.summary.doubts)
 
 
 @pytest.mark.parametrize("date", ["5-Jan", "Mrz-01", "1/9/2024", "2024-09-01 00:00:00"])

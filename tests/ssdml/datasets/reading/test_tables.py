@@ -17,6 +17,8 @@ from openpyxl import Workbook
 from pyarrow import parquet
 
 from ssdml.datasets import load_dataset
+from ssdml.datasets.loading import read_dataset
+from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.tables import read_table, table_suffix
 
 FRAME = pd.DataFrame({"a": [1.5, 2.0, -3.0], "label": ["x", None, "z"]})
@@ -107,6 +109,13 @@ def test_class_names_of_hugging_face_are_known(tmp_path):
     columns = pa.table({"a": [1.0], "label": [1]})
     parquet.write_table(columns.replace_schema_metadata({"huggingface": json.dumps(info)}), path)
     assert read_table(path).class_names == {"label": ["no", "yes"]}
+    label = info["info"]["features"]["label"]
+    for feature in ([label], {"feature": label, "_type": "Sequence"}, {"feature": [label]}):
+        info["info"]["features"]["label"] = feature
+        lists = pa.table({"text": ["some of the words"] * 3, "label": [[1], [], [0]]})
+        parquet.write_table(lists.replace_schema_metadata({"huggingface": json.dumps(info)}), path)
+        data = read_dataset(path, Choice())
+        assert (data.class_names, data.y.tolist()) == (("no", "yes"), [1, -1, 0])
     parquet.write_table(columns.replace_schema_metadata({"huggingface": "{"}), path)
     assert read_table(path).class_names == {}
 
@@ -218,6 +227,8 @@ def test_other_sheets_of_excel_are_told(tmp_path):
     assert table.columns.to_pylist() == ROWS
     [doubt] = table.doubts
     assert doubt.startswith("sheet 'first' was read, the largest, and not 'cover', 'other'; ")
+    with pytest.raises(ValueError, match=r"label must be a column.* Note: sheet 'first' was read"):
+        read_dataset(path, Choice(label="none"))
 
 
 def test_hidden_sheets_are_not_read(tmp_path):

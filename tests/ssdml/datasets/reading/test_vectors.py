@@ -6,6 +6,7 @@ import csv
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ssdml.datasets import load_dataset
@@ -99,6 +100,34 @@ def test_vectors_shortened_by_numpy_are_named(tmp_path):
     (tmp_path / "t.csv").write_text('v,label\n"[1 2 ... 3]",a\n"[1 2 ... 4]",b\n')
     with pytest.raises(ValueError, match=r"line 2, column 'v': .* was shortened by NumPy; write"):
         load_dataset(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.parquet"])
+def test_sparse_vectors_are_refused(tmp_path, name):
+    rows = pd.DataFrame({"f": [{"indices": [0, i + 1], "values": [0.5, 1.5]} for i in range(4)]})
+    rows = rows.assign(label=[*"abab"])
+    if name == "t.jsonl":
+        rows.to_json(tmp_path / name, orient="records", lines=True)
+    else:
+        rows.to_parquet(tmp_path / name)
+    with pytest.raises(ValueError, match=r"dense vectors; f\.indices and f\.values are sparse"):
+        load_dataset(tmp_path / name)
+    rows.assign(v=[[0.5, i / 7] for i in range(4)]).to_parquet(tmp_path / "both.parquet")
+    data = load_dataset(tmp_path / "both.parquet")
+    np.testing.assert_allclose(data.X, [[0.5, i / 7] for i in range(4)])
+    rows["f"] = [{"indices": None, "values": [0.5, i / 7]} for i in range(4)]  # of Spark
+    rows.to_parquet(tmp_path / "dense.parquet")
+    data = load_dataset(tmp_path / "dense.parquet")
+    np.testing.assert_allclose(data.X, [[0.5, i / 7] for i in range(4)])
+
+
+def test_places_of_answers_are_no_vectors(tmp_path):
+    rows = pd.DataFrame({"question": [f"where is the thing {i}?" for i in range(6)]})
+    rows["answers"] = [{"text": ["x"], "answer_start": [i]} for i in range(6)]
+    rows.assign(label=[*"ababab"]).to_parquet(tmp_path / "t.parquet")
+    data = read_dataset(tmp_path / "t.parquet", Choice())
+    assert data.columns == ("question",)
+    assert data.summary.left_out["answers.answer_start"] == "lists of one integer"
 
 
 def test_tokens_beside_embeddings_are_told(tmp_path, frame):
