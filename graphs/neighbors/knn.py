@@ -26,7 +26,7 @@ from ssdml.graphs.neighbors.exact import (
     without_self,
 )
 from ssdml.graphs.neighbors.metrics import SPACES
-from ssdml.graphs.neighbors.precomputed import rank_precomputed
+from ssdml.graphs.neighbors.precomputed import rank_precomputed, warn_of_squares
 from ssdml.graphs.neighbors.rows import Rows, open_rows
 from ssdml.utils.parallel import count_threads
 from ssdml.utils.typing import Array, Ints
@@ -272,6 +272,8 @@ def knn_graph(
     -----
     RuntimeWarning
         If "ivf" or "hnsw" finds less than 95% of the true neighbors of the sample.
+    UserWarning
+        If precomputed distances are squared, or 1 for all neighbors.
 
     Notes
     -----
@@ -312,7 +314,10 @@ def knn_graph(
             f"{method!r}. Pass method='torch' to search there."
         )
     if method == "precomputed":
-        graph = _graph(rank_precomputed(X, n_neighbors), metric, None, None)
+        ranking = rank_precomputed(X, n_neighbors)
+        if metric == "euclidean":
+            warn_of_squares(*ranking)
+        graph = _graph(ranking, metric, None, None)
     else:
         rows = open_rows(X, "knn_graph")
         k = check_n_neighbors(n_neighbors, len(rows) - 1, "n - 1", "knn_graph")

@@ -13,6 +13,8 @@ from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import working_dtype
 
 WHO = "knn_graph(method='precomputed')"
+SOME_ROWS, SOME_NEIGHBORS = 1000, 10  # that are checked
+TOLERANCE = 0.01  # of distances in half precision
 MISSING = -1  # marks a neighbor that an approximate search has not found
 
 Edges = tuple[Ints, Ints, Array, int]
@@ -53,6 +55,27 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     chosen = order[starts[:, None] + np.arange(k)]
     return column[chosen], distance[chosen].astype(working_dtype(distance.dtype), copy=False)
+
+
+def warn_of_squares(indices: Ints, distances: Array) -> None:
+    """Warn if Euclidean distances violate the triangle inequality, as squared ones do.
+
+    Among the first rows, their nearest neighbors, and the neighbors of these.
+    """
+    few = np.arange(min(SOME_ROWS, len(indices)))
+    near, to_near = indices[:, :SOME_NEIGHBORS], distances[:, :SOME_NEIGHBORS].astype(np.float64)
+    middle = near[few]  # (m, k)
+    ends, from_middle = near[middle], to_near[middle]  # (m, k, k)
+    is_end = ends[..., None] == middle[:, None, None, :]
+    around = to_near[few][:, :, None] + from_middle
+    direct = to_near[few][:, None, None, :]
+    if (is_end & (direct > (1 + TOLERANCE) * around[..., None])).any():
+        warnings.warn(
+            f"{WHO}: X holds no Euclidean distances, as some violate the triangle inequality. Take "
+            "the square roots of squared ones, as faiss returns, or pass metric='cosine' for "
+            "cosine distances.",
+            stacklevel=3,
+        )
 
 
 def _edges_of_matrix(X: Any) -> Edges:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsTransformer, kneighbors_graph
 
 from ssdml.graphs import knn_graph
@@ -143,3 +144,16 @@ def test_neighbors_without_distances_are_doubted(points):
     ) as told:
         knn_graph(kneighbors_graph(points, 5), 5, method="precomputed")
     assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize("name", ["points", "digits"])
+def test_squared_distances_are_doubted(points, name):
+    graph = knn_graph(points if name == "points" else load_digits().data, 8)
+    squares = graph.distances**2
+    with pytest.warns(UserWarning, match=r"triangle inequality\. Take the square roots") as told:
+        found = knn_graph((graph.indices, squares), 8, method="precomputed")
+    assert told[0].filename == __file__
+    np.testing.assert_array_equal(found.distances, squares)
+    knn_graph((graph.indices, squares), 8, method="precomputed", metric="cosine")
+    half = graph.distances.astype(np.float16).astype(np.float32)
+    knn_graph((graph.indices, half), 8, method="precomputed")
