@@ -32,6 +32,11 @@ class RunFolder:
     """
 
     def __init__(self, model: Any, samples: Samples, labels: Ints) -> None:
+        if model.checkpoint_dir == "":
+            raise ValueError(
+                f"{type(model).__name__}: checkpoint_dir must name a folder, or be None; got ''. "
+                "Omit it, or pass '.' for the current folder."
+            )
         path = None if model.checkpoint_dir is None else Path(model.checkpoint_dir)
         self.seed = from_first_rank(lambda: run_seed(model.random_state, path))
         self._path, self._config = path, dict[str, Any]()

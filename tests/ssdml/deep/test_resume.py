@@ -315,3 +315,11 @@ def test_unwritable_folder_fails_before_training(digits, tmp_path, monkeypatch, 
     folder = tmp_path / "file" / "run" if below else tmp_path / "file"
     with pytest.raises(OSError, match=r"cannot be written .* Use another checkpoint_dir"):
         small_model(checkpoint_dir=folder).fit(X, labels)
+
+
+def test_an_empty_name_is_no_folder(monkeypatch, tmp_path, digits):
+    X, _, labels = digits
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="checkpoint_dir must name a folder, or be None; got ''"):
+        small_model(checkpoint_dir="").fit(X, labels)
+    assert not list(tmp_path.iterdir())
