@@ -50,6 +50,7 @@ IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 WORDS = 3  # of a text, on average
+ASK_LABEL = "Pass --label NAME (label='NAME')."
 IS_ID = "its name is that of ids"
 NO_NUMBERS = [f"it holds {CONTENT[kind]}" for kind in ("text", "date", "other")]
 PLURALS = {
@@ -304,6 +305,10 @@ class Chooser:
         if named is not None:
             inside = [n for n in free if folded(n).rpartition(".")[2] in LABEL_NAMES and n != named]
             inside = [] if self._varies(named) else list(filter(self._varies, inside))
+            if len(alike := [n for n in free if folded(n) == folded(named)]) > 1:
+                self.ask(
+                    f"which column holds the labels, {' or '.join(map(repr, alike))}?", ASK_LABEL
+                )
             return inside[0] if len(inside) == 1 else named
         free = list(filter(self._varies, free))
         alike = [n for n in free if LABEL_WORD.fullmatch(folded(n)) and not self._counts(n)]
@@ -346,7 +351,7 @@ class Chooser:
         return len(set(self.cells.texts(name))) > 1
 
     def _ask_for_label(self, alike: Sequence[str]) -> NoReturn:
-        way_out = "Pass --label NAME (label='NAME')."
+        way_out = ASK_LABEL
         taken = [n for n in self.names if folded(n) in LABEL_NAMES and n not in self.free()]
         if taken:
             role = "ignored" if taken[0] in self.roles.left_out else "used otherwise"

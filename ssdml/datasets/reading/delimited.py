@@ -164,7 +164,8 @@ def _fasttext(path: Path, content: bytes) -> Table:
     """Read lines of a label, "__label__" before it, and a text; or of a text alone."""
     labels: list[str | None] = []
     texts = []
-    for number, line in enumerate(content.decode().splitlines(), 1):
+    lines = content.replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
+    for number, line in enumerate((line.decode() for line in lines), 1):
         first, *rest = line.split(maxsplit=1) or [""]
         labels.append(first.removeprefix(FASTTEXT) if first.startswith(FASTTEXT) else None)
         texts.append(line if labels[-1] is None else "".join(rest).rstrip())

@@ -263,7 +263,10 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
         inside = {folded(name) for value in values for name in value}
         if not inside.isdisjoint(LABEL_NAMES) and inside.isdisjoint(map(folded, content)):
             return [{"id": name} | value for name, value in content.items()]
-    columns = [list(v.values()) if isinstance(v, dict) else v for v in values]
+    keys = next((v.keys() for v in values if isinstance(v, dict)), ())  # of rows
+    is_aligned = [isinstance(v, dict) and v.keys() == keys for v in values]
+    pairs = zip(values, is_aligned, strict=True)
+    columns = [[v[key] for key in keys] if aligned else v for v, aligned in pairs]
     if not columns or not all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
         raise ValueError(
             f"{path}: must be a list of objects, or an object of columns of one length. Write it "

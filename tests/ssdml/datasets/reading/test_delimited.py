@@ -449,6 +449,11 @@ def test_lines_of_fasttext(tmp_path, blank):
         {"label": None, "text": "no label"},
         {"label": "b", "text": "another"},
     ]
+    path.write_text("__label__a one\u2028two\x85three\r\n__label__b four\x0cfive", newline="")
+    assert read_delimited(path).columns.to_pylist() == [
+        {"label": "a", "text": "one\u2028two\x85three"},
+        {"label": "b", "text": "four\x0cfive"},
+    ]
     path.write_text("__label__a x\n__label__a __label__b y\n")
     with pytest.raises(ValueError, match=r"t\.txt, line 2: must have one label; got '__la"):
         read_delimited(path)

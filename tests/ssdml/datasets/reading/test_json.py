@@ -61,6 +61,17 @@ def test_lists_are_rows_below_their_names(tmp_path, name):
     assert table.place(1) == ("line 3" if name == "t.jsonl" else "row 2")
 
 
+def test_columns_of_objects_are_joined_by_their_keys(tmp_path):
+    columns = {"a": {"0": 1.5, "1": 2.5}, "label": {"1": "y", "0": "x"}}
+    (tmp_path / "t.json").write_text(json.dumps(columns))
+    rows = read_table(tmp_path / "t.json").columns.to_pylist()
+    assert rows == [{"a": 1.5, "label": "x"}, {"a": 2.5, "label": "y"}]
+    columns["label"]["2"] = columns["label"].pop("1")
+    (tmp_path / "t.json").write_text(json.dumps(columns))
+    with pytest.raises(ValueError, match="must be a list of objects, or an object of columns"):
+        read_table(tmp_path / "t.json")
+
+
 def test_lists_without_names_are_rows(tmp_path):
     (tmp_path / "t.json").write_text('[[1.5, 2, "x"],\n [2.5, 3, "y"]]')
     assert read_table(tmp_path / "t.json").columns.to_pydict() == {

@@ -234,6 +234,12 @@ def test_texts_with_different_labels_are_doubted(read):
     assert doubt.endswith("; keep one row of each")
 
 
+def test_columns_called_label_in_two_cases_are_asked_for(read, frame):
+    with pytest.raises(ValueError, match=r"holds the labels, '(l|L)abel' or '(l|L)abel'\?"):
+        read(frame.assign(Label=frame["label"]))
+    assert read(frame.assign(Label=frame["label"]), label="label").class_names
+
+
 def test_empty_lists_are_nothing(tmp_path):
     rows = [{"text": f"this is text {i}", "label": ["ab"[i]], "Comments": []} for i in range(2)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
