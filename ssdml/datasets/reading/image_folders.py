@@ -379,6 +379,7 @@ def _read_tree(
         held_out = "test" if "test" in parts else "validation"
         test = np.array(parts) == held_out
         summary.facts["test rows"] = f"{test.sum():,}, in the folder of the {held_out} images"
+        summary.doubts += _doubts_of_split(labels, parts)
     others = [name for name in names if not is_image_name(name) and not is_hidden(name)]
     summary.left_out |= dict.fromkeys(others, "no image")
     of_class = zip(paths, labels, strict=True)
@@ -490,6 +491,19 @@ def _doubts(
         )
     if inner:
         yield f"images in folders within those of classes are of that class, as in {inner[0]!r}"
+
+
+def _doubts_of_split(labels: Sequence[str], parts: Sequence[str]) -> Iterator[str]:
+    """Doubt a folder that holds all held-out images, if it is no class of the training images."""
+    classes: dict[bool, set[str]] = {True: set(), False: set()}
+    for label, part in zip(labels, parts, strict=True):
+        classes[part == "train"].add(label)
+    for label in classes[False] - classes[True]:
+        if len(classes[False]) == 1 and len(classes[True]) > 1 and label:
+            yield (
+                f"all held-out images are in the folder {label!r}, which is no class of the "
+                "training images; if they have no label, move them into the folder above"
+            )
 
 
 def _masks_among(paths: Sequence[PurePosixPath]) -> list[str]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ssdml.datasets.reading.image_folders import is_image_name, names_image
+from ssdml.datasets.reading.image_folders import (
+    as_relative,
+    find_images,
+    is_image_name,
+    names_image,
+)
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import folded
 
@@ -219,6 +224,8 @@ def _images(chooser: Chooser) -> bool:
             "(ignore=['A', 'B'])"
         )
         roles.images = None
+    if roles.images is not None and not inside:
+        _ask_which_images(chooser, named)
     if roles.images is not None:
         for name in numbers:
             chooser.note_unused(name, f"the images in {roles.images!r} are")
@@ -228,6 +235,19 @@ def _images(chooser: Chooser) -> bool:
         roles.left_out |= dict.fromkeys(boxes, "boxes")
         roles.left_out |= dict.fromkeys(chooser.free("number"), "beside the images")
     return roles.images is not None
+
+
+def _ask_which_images(chooser: Chooser, named: Sequence[str]) -> None:
+    """Raise if several columns name files of images, and not the same."""
+    folder = chooser.cells.table.folder
+    cells = {n: chooser.cells.first(n) for n in chooser.names if n in named}
+    files = {n: as_relative(folder, cell) for n, cell in cells.items() if is_image_name(cell)}
+    found = (find_images(folder, [file], once=False) or [""] for file in files.values())
+    if len({PurePath(name) for [name] in found}) > 1:
+        chooser.ask(
+            f"which images are the samples? Columns {listed(list(files))} name some",
+            "Leave the others out: --ignore NAME (ignore=['NAME']).",
+        )
 
 
 def _names_images(chooser: Chooser, name: str) -> bool:

@@ -570,3 +570,27 @@ def test_an_entry_without_a_name_is_no_image(tmp_path):
         with archive.open(zipfile.ZipInfo(""), "w"):  # as damaged archives have
             pass
     assert read_image_zip(path).ids.tolist() == ["cat/1.png"]
+
+
+def test_columns_of_several_images_are_asked_for(tmp_path):
+    write_images(tmp_path, [f"{part}/{i}.png" for part in ("mask", "photo") for i in range(4)])
+    rows = [f"photo/{i}.png,mask/{i}.png,{i}.png,{'ab'[i % 2]}\n" for i in range(4)]
+    (tmp_path / "t.csv").write_text("image,mask,name,label\n" + "".join(rows))
+    with pytest.raises(
+        ValueError, match=r"which images are the samples\? Columns image, mask, name"
+    ):
+        load_dataset(tmp_path / "t.csv")
+    for ignored, first in ((("mask", "name"), 4), (("image", "name"), 0)):
+        data = read_dataset(tmp_path / "t.csv", Choice(ignore=ignored))
+        np.testing.assert_allclose(data.X[:, 0] * 255, np.arange(4) + first, atol=1e-4)
+    (tmp_path / "t.csv").write_text("image,path,label\nphoto/1.png,./photo/1.png,a\n")
+    assert read_dataset(tmp_path / "t.csv", Choice()).y.tolist() == [0]
+
+
+@pytest.mark.parametrize(("folder", "is_told"), [("test", True), ("cat", False), ("", False)])
+def test_a_folder_of_all_test_images_is_doubted(tmp_path, folder, is_told):
+    write_images(tmp_path, ["train/cat/1.png", "train/dog/2.png", f"test/{folder}/3.png"])
+    doubts = read_image_folder(tmp_path).summary.doubts
+    assert [f"all held-out images are in the folder {folder!r}" in d for d in doubts] == [
+        True
+    ] * is_told
