@@ -144,6 +144,7 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
     """
     content = in_utf8(path, unpacked(path, on_disk), encoding)
     by_line = _has_lines(content, by_line)
+    doubts: tuple[str, ...] = ()
     n_entries = content.count(b",") + content.count(b"[")
     objects_and_entries = OBJECT_BYTES * content.count(b"{") + ENTRY_BYTES * n_entries
     check_memory(path, len(content) + objects_and_entries, on_disk)
@@ -154,7 +155,9 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
                 rows.append(_parsed(path, line.decode(), number))
                 numbers.append(number)
     else:
-        rows = _rows_of(path, _parsed(path, content.decode()))
+        parsed = _parsed(path, content.decode())
+        rows = _rows_of(path, parsed)
+        doubts = _doubts_of_columns(parsed, len(rows))
         numbers = list(range(len(rows)))
     rows = list(map(_annotated, rows))
     if rows and all(isinstance(row, list) for row in rows):
@@ -176,7 +179,20 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
     names = dict.fromkeys(name for row in rows for name in row)
     check_memory(path, 8 * len(names) * len(rows), on_disk)  # most may be missing
     cells = {name: [row.get(name) for row in rows] for name in names}
-    return Table(path, of_cells(str(path), cells), place)
+    return Table(path, of_cells(str(path), cells), place, doubts=doubts)
+
+
+def _doubts_of_columns(content: Any, n_rows: int) -> tuple[str, ...]:
+    """Doubt columns of a few numbers each, which may be vectors of samples by their names."""
+    if not isinstance(content, dict) or not 1 < n_rows < len(content):
+        return ()
+    columns = content.values()
+    if not all(isinstance(c, list) and all(isinstance(v, float) for v in c) for c in columns):
+        return ()
+    return (
+        f"the {len(content):,} lists of {n_rows:,} numbers are read as columns; if each is the "
+        'vector of a sample, write [{"id": NAME, "vector": LIST}, ...]',
+    )
 
 
 def _from_lists(rows: list[list[Any]]) -> tuple[list[dict[str, Any]], int]:

@@ -72,6 +72,16 @@ def test_columns_of_objects_are_joined_by_their_keys(tmp_path):
         read_table(tmp_path / "t.json")
 
 
+@pytest.mark.parametrize("n_columns", [2, 3])
+def test_columns_that_may_be_vectors_are_doubted(tmp_path, n_columns):
+    columns = {f"image {i}": [i + 0.5, i + 0.25] for i in range(n_columns)}
+    (tmp_path / "t.json").write_text(json.dumps(columns))
+    data = read_dataset(tmp_path / "t.json", Choice(needs_label=False))
+    assert data.X.shape == (2, n_columns)
+    told = f"the {n_columns} lists of 2 numbers are read as columns; if each is the vector"
+    assert (told in str(data.summary)) == (n_columns > 2)
+
+
 def test_lists_without_names_are_rows(tmp_path):
     (tmp_path / "t.json").write_text('[[1.5, 2, "x"],\n [2.5, 3, "y"]]')
     assert read_table(tmp_path / "t.json").columns.to_pydict() == {
