@@ -13,8 +13,8 @@ from ssdml.graphs._validation import check_real
 from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.class_prior import estimate_prior, shrunken_shares
-from ssdml.graphs.propagation.coarsening import CoarseCorrection, near_order, reordered
-from ssdml.graphs.propagation.solvers import Solution, conjugate_gradient
+from ssdml.graphs.propagation.coarsening import CoarseCorrection, in_cache_order
+from ssdml.graphs.propagation.solvers import BLOCK_ENTRIES, Solution, conjugate_gradient
 from ssdml.utils.labels import class_codes
 from ssdml.utils.parallel import (
     BLOCK_ROWS,
@@ -36,8 +36,6 @@ from ssdml.utils.validation import (
 
 __all__ = ["propagate_labels"]
 
-BLOCK_ENTRIES = 2**25  # entries of the columns solved for together
-CACHED_ENTRIES = 2**22  # of scores; beyond, products are 3 times as fast if rows are reordered
 HEAVIEST = 1e10  # weight of the evidence of a row
 FAINT = 1000.0  # in units of the residual: far from all labels, errors of 8 units were seen
 
@@ -188,10 +186,7 @@ def spread_scores(
     """
     n, similarity = len(codes), symmetric_normalized(weights)
     profile = np.sqrt(weights.sum(axis=1))
-    order: Ints = np.arange(n)
-    if n * n_classes > CACHED_ENTRIES:
-        order = near_order(similarity)
-        similarity = reordered(similarity, order)
+    order, similarity = in_cache_order(similarity, n_classes)
     shared, ordered = ParallelMatrix(similarity, pool), codes[order]
     n_blocks = -(-n_classes // max(1, BLOCK_ENTRIES // n))
 

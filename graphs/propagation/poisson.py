@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
-from ssdml.graphs.propagation.coarsening import CoarseCorrection, near_order, reordered
-from ssdml.graphs.propagation.labels import BLOCK_ENTRIES, CACHED_ENTRIES, class_shares, dtype_of
-from ssdml.graphs.propagation.solvers import Solution, conjugate_gradient
+from ssdml.graphs.propagation.coarsening import CoarseCorrection, in_cache_order
+from ssdml.graphs.propagation.labels import class_shares, dtype_of
+from ssdml.graphs.propagation.solvers import BLOCK_ENTRIES, Solution, conjugate_gradient
 from ssdml.utils.labels import class_codes
 from ssdml.utils.parallel import ParallelMatrix, Threads, count_threads, row_blocks, threads
 from ssdml.utils.typing import Array, Ints
@@ -149,10 +149,7 @@ def poisson_scores(
     n, similarity = len(codes), symmetric_normalized(weights)
     degrees = weights.sum(axis=1)
     roots = np.sqrt(np.where(degrees > 0, degrees, 1))
-    order: Ints = np.arange(n)
-    if n * n_classes > CACHED_ENTRIES:
-        order = near_order(similarity)
-        similarity = reordered(similarity, order)
+    order, similarity = in_cache_order(similarity, n_classes)
     ordered, roots = codes[order], roots[order]
     labeled = ordered != UNLABELED
     shares = np.bincount(ordered[labeled]) / labeled.sum()

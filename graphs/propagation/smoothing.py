@@ -8,14 +8,13 @@ import numpy as np
 from scipy import sparse
 
 from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
-from ssdml.graphs.propagation.coarsening import near_order, reordered
-from ssdml.graphs.propagation.solvers import conjugate_gradient
+from ssdml.graphs.propagation.coarsening import in_cache_order
+from ssdml.graphs.propagation.solvers import BLOCK_ENTRIES, conjugate_gradient
 from ssdml.utils.parallel import ParallelMatrix, Threads, count_threads, row_blocks, threads
-from ssdml.utils.typing import Array, Ints
+from ssdml.utils.typing import Array
 from ssdml.utils.validation import check_number, check_rows
 
-BLOCK_ENTRIES = 2**25  # entries of the columns solved for together
-CACHED_ENTRIES = 2**22  # beyond, products are 3 times as fast if rows are reordered
+COLUMNS = 64  # a typical number of right-hand sides
 
 
 def smooth_rows(
@@ -77,11 +76,7 @@ class Diffusion:
     """
 
     def __init__(self, weights: sparse.csr_array, pool: Threads) -> None:
-        similarity, n = symmetric_normalized(weights), weights.shape[0]
-        self.order: Ints | None = None
-        if n * 64 > CACHED_ENTRIES:
-            self.order = near_order(similarity)
-            similarity = reordered(similarity, self.order)
+        self.order, similarity = in_cache_order(symmetric_normalized(weights), COLUMNS)
         self.threads = pool
         self._similarity = ParallelMatrix(similarity.astype(np.float32), pool)
         roots = np.sqrt(np.asarray(weights.sum(axis=1), np.float64).ravel())
@@ -93,11 +88,9 @@ class Diffusion:
             return sources.astype(np.float32)
         solved = np.empty(sources.shape, np.float32)
         for columns in row_blocks(sources.shape[1], BLOCK_ENTRIES // len(sources)):
-            block = sources[:, columns] if self.order is None else sources[self.order, columns]
-            found = conjugate_gradient(
-                self._similarity, decay, np.ascontiguousarray(block, np.float32), tol=tol
-            )
-            solved[slice(None) if self.order is None else self.order, columns] = found.values
+            block = np.ascontiguousarray(sources[self.order, columns], np.float32)
+            found = conjugate_gradient(self._similarity, decay, block, tol=tol)
+            solved[self.order, columns] = found.values
         return solved
 
     def smooth(self, rows: Array, decay: float, *, tol: float = 1e-2) -> Array:

@@ -18,6 +18,7 @@ from ssdml.utils.parallel import SERIAL, ParallelMatrix, Threads, row_blocks, th
 from ssdml.utils.typing import Array
 
 MAX_ITER = 1000
+BLOCK_ENTRIES = 2**25  # of the columns that conjugate gradients solve for at a time
 COLUMNS = 128  # columns that BiCGSTAB solves for at a time
 NEAR = 10.0  # times the tolerance: closer, an update need not halve the residual
 

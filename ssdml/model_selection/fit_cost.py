@@ -16,7 +16,7 @@ from ssdml.classification.forms import MAX_COLUMNS, TABLE_COLUMNS, linear_forms
 from ssdml.classification.pool import MAX_PROPAGATED, N_FOLDS, PROPAGATIONS, REGRESSIONS
 from ssdml.graphs.neighbors.knn import EXACT_WORK, exact_work, knn_graph
 from ssdml.graphs.propagation.deflation import N_MODES
-from ssdml.graphs.propagation.smoothing import BLOCK_ENTRIES
+from ssdml.graphs.propagation.solvers import BLOCK_ENTRIES
 from ssdml.metric.alternation import N_TRIPLETS, count_rounds
 from ssdml.metric.estimator import SSDML, check_is_ssdml
 from ssdml.metric.selection import FEWEST_COLUMNS

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from ssdml.graphs import adjacency, knn_graph, poisson_learning
-from ssdml.graphs.propagation import poisson, solvers
+from ssdml.graphs.propagation import coarsening, poisson, solvers
 
 
 @pytest.fixture
@@ -156,7 +156,8 @@ def test_permuting_rows_permutes_the_scores(graph, y, rng):
 def test_blocks_and_order_change_nothing(graph, y, monkeypatch, entries, cached):
     expected = poisson_learning(graph, y, tol=1e-12)
     monkeypatch.setattr(poisson, "BLOCK_ENTRIES", entries)
-    monkeypatch.setattr(poisson, "CACHED_ENTRIES", cached)
+    monkeypatch.setattr(coarsening, "CACHED_ENTRIES", cached)
+    monkeypatch.setattr(coarsening, "CLUSTER_ROWS", 10)  # with 100, one cluster: no new order
     for n_jobs in (1, 2):
         found = poisson_learning(graph, y, tol=1e-12, n_jobs=n_jobs)
         np.testing.assert_allclose(found, expected, atol=1e-10)
