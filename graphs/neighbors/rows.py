@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from mmap import ALLOCATIONGRANULARITY, mmap
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,11 @@ class Rows:
     def __init__(self, parts: Sequence[Part], dtype: npt.DTypeLike) -> None:
         self._parts, self.dtype = tuple(parts), np.dtype(dtype)
         self._starts = np.cumsum([0, *(len(part.matrix) for part in parts)])
+
+    @classmethod
+    def of(cls, matrix: npt.NDArray[Any]) -> Self:
+        """Take a matrix in its dtype, without checks."""
+        return cls([Part(matrix)], matrix.dtype)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -104,11 +109,12 @@ def _then(part: Part, change: Change) -> Part:
 def open_rows(X: Any, who: str, name: str = "X") -> Rows:
     """Check rows; memory-mapped files and half precision are not converted until they are read.
 
-    Half precision is read as float32, integers as float64.
+    Half precision is read as float32, integers as float64. ``Rows`` are not checked again.
     """
+    if isinstance(X, Rows):
+        return X
     if not (is_mapped(X) or getattr(X, "dtype", None) == np.float16):
-        matrix = check_rows(X, who, name)
-        return Rows([Part(matrix)], matrix.dtype)
+        return Rows.of(check_rows(X, who, name))
     check_file(X, who, name)
     table = check_table(X, who, name)
     rows = Rows([Part(table)], working_dtype(table.dtype))

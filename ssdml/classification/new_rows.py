@@ -11,7 +11,9 @@ from ssdml.classification.forms import Form, LinearForm
 from ssdml.classification.softmax import softmax
 from ssdml.classification.trees import Trees
 from ssdml.graphs.laplacian import heat, heat_scales
+from ssdml.graphs.neighbors.exact import Ranking
 from ssdml.graphs.neighbors.knn import nearest_rows
+from ssdml.graphs.neighbors.rows import Rows
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Floats, Indices
 
@@ -82,11 +84,15 @@ class ClassInterpolator(NamedTuple):
             trend += of_trees
         return self._roots(self._interpolate(trend, nearest, lengths), lengths[:, -1])
 
+    def neighbors(self, queries: Array, n_jobs: int | None) -> Ranking:
+        """Nearest rows, (q, k), of rows in the form, (q, r), and their distances."""
+        k = int(self.n_neighbors)
+        return nearest_rows(Rows.of(self.rows), queries, k, n_jobs=n_jobs)
+
     def _at(self, X: Array, n_jobs: int | None) -> tuple[Array, Array]:
         """Class probabilities (q, C), and distances (q,) to the k-th neighbors."""
         queries = self.form(X)
-        k = int(self.n_neighbors)
-        nearest, lengths = nearest_rows(self.rows, queries, k, n_jobs=n_jobs)
+        nearest, lengths = self.neighbors(queries, n_jobs)
         trend = np.empty((len(queries), self.residuals.shape[1]), np.float32)
         for block in row_blocks(len(queries), BLOCK_ROWS):
             trend[block] = queries[block] @ self.trend[:-1] + self.trend[-1]

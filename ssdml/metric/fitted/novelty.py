@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ssdml.classification.novelty import Novelty, learn_novelty, novel_groups
-from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.metric.alternation import diffusions_of
 from ssdml.metric.fitted.kept import KeptFit
 from ssdml.utils.typing import Array
@@ -59,9 +58,7 @@ class NoveltyMixin(KeptFit):
 
         def score(rows: Array, who: str = "") -> Array:
             check_finite(rows, who, "X")
-            queries = classifier.form(rows)
-            k = int(classifier.n_neighbors)
-            found = nearest_rows(classifier.rows, queries, k, n_jobs=self.n_jobs)
+            found = classifier.neighbors(classifier.form(rows), self.n_jobs)
             return novelty.of_new_rows(*found)[:, None]
 
         scores: Array = self._apply(X, score, 1)

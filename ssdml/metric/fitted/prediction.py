@@ -8,6 +8,7 @@ import numpy as np
 
 from ssdml.classification.new_rows import ClassInterpolator
 from ssdml.graphs.neighbors.knn import nearest_rows
+from ssdml.graphs.neighbors.rows import Rows
 from ssdml.metric.features import ClassRepresentation
 from ssdml.utils.labels import in_precision
 from ssdml.utils.parallel import row_blocks
@@ -72,7 +73,7 @@ def class_probabilities(
 ) -> Array:
     """Average the distributions of the nearest references in the embedding."""
     k = min(n_neighbors, len(references))
-    indices, distances = nearest_rows(references, embedder(X, who=who), k, n_jobs=n_jobs)
+    indices, distances = nearest_rows(Rows.of(references), embedder(X, who=who), k, n_jobs=n_jobs)
     return neighbor_votes(distances, distributions[indices])
 
 

@@ -113,6 +113,14 @@ def test_queries_may_lie_in_files(mapped, rng):
     np.testing.assert_array_equal(found[1], expected[1])
 
 
+def test_opened_rows_are_not_checked_again(rng, monkeypatch):
+    X = rng.standard_normal((90, 4))
+    expected = nearest_rows(X, X[:7], 3)
+    monkeypatch.setattr(_rows, "check_rows", lambda found, *_: found if len(found) == 7 else 1 / 0)
+    for found, wanted in zip(nearest_rows(Rows.of(X), X[:7], 3), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_file_is_never_copied_whole(mapped, rng, metric, monkeypatch):
     for module in (_rows, _search):
