@@ -213,7 +213,7 @@ def combine(
     n_components : int or None
     """
     X, form, components, n_classes = rows.X, rows.form, feature_map.components, 0
-    classifier, represented = interpolated(rows, represent=weight > 0)
+    classifier, represented = fit_interpolator(rows, represent=weight > 0)
     if weight > 0:
         scaled, of_classes = rescaled(X, form), 0.0
         if represented is not None:
@@ -231,10 +231,10 @@ def combine(
     return Learned(components, weight, rows.distributions, classifier, represented)
 
 
-def interpolated(
+def fit_interpolator(
     rows: Classified, *, represent: bool
 ) -> tuple[ClassInterpolator | None, Array | None]:
-    """Learn a classifier of new rows; ``represent`` the rows by class probabilities and input.
+    """Fit the classifier of new rows; ``represent`` the rows by class probabilities and input.
 
     Both are None without a form; the roots of the probabilities come first.
     """

@@ -17,7 +17,12 @@ from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.fitted.base import EmbeddingMixin
 from ssdml.metric.fitted.distance import RowDistance
 from ssdml.metric.fitted.maps import draw_map, map_rows, place_rows
-from ssdml.metric.fitted.prediction import class_probabilities, embed, interpolated, most_probable
+from ssdml.metric.fitted.prediction import (
+    class_probabilities,
+    embed,
+    interpolated_probabilities,
+    most_probable,
+)
 from ssdml.metric.fitted.saving import load_metric, save_metric
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import check_order
@@ -127,7 +132,9 @@ class LearnedMetric(EmbeddingMixin):
         check_is_fitted(self)
         function: Callable[..., Array]
         if self.classifier_ is not None:
-            function = partial(interpolated, classifier=self.classifier_, n_jobs=self.n_jobs)
+            function = partial(
+                interpolated_probabilities, classifier=self.classifier_, n_jobs=self.n_jobs
+            )
         else:
             known, rows = self.label_distributions_, self.reference_rows_
             function = partial(

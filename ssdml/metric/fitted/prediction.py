@@ -77,7 +77,7 @@ def class_probabilities(
     return neighbor_votes(distances, distributions[indices])
 
 
-def interpolated(
+def interpolated_probabilities(
     X: Array, *, classifier: ClassInterpolator, n_jobs: int | None, who: str = ""
 ) -> Array:
     """Apply the classifier to rows whose entries must be finite, in their dtype."""

@@ -14,8 +14,8 @@ from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.metric.alternation import (
     ONE_CLASS,
     combine,
+    fit_interpolator,
     input_weight,
-    interpolated,
     learn_classes,
     on_both,
     rescaled,
@@ -78,7 +78,7 @@ def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept
             weights = graphs[evidence.form]
             distributions = on_both(evidence, weights, kept.nearer, first, pool)
     classes = pooled.classes._replace(evidence=evidence)
-    classifier, represented = interpolated(
+    classifier, represented = fit_interpolator(
         classes.of_rows(kept.X, distributions), represent=model.representation_ is not None
     )
     learned = Learned(
