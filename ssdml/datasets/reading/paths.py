@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import replace
-from itertools import combinations
+from itertools import accumulate, combinations
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -47,7 +48,9 @@ NO_DATA = dict.fromkeys(  # names of files beside those of data
     "a form for predictions",
 ) | dict.fromkeys(("readme", "license", "licence", "requirements"), "no data by its name")
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
-PART = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
+IN_SPLIT = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
+
+Part = tuple[str | None, Table]  # rows of one split, None if none is named
 
 
 def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None = None) -> RawItems:
@@ -137,8 +140,8 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
         return read_rows(table, choice)
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
-        _refuse_copies(folder, parts)
-        return read_rows(_joined(folder, [(_part(p), str(p), t) for p, t in parts]), choice)
+        _refuse_copies(folder, [table for _, table in parts])
+        return read_rows(_joined(folder, [(_part(p), t) for p, t in parts]), choice)
     if not has_images and (arrays := [p for p in files if p.suffix.lower() == ".npy"]):
         return _read_arrays_of(folder, arrays, choice)
     return read_image_folder(folder, needs_label=choice.needs_label)
@@ -173,7 +176,7 @@ def _listing(
         if (table := _table_or_none(path, encoding)) and (column := _column_of_images(table)):
             found.setdefault(path.parent, []).append((table, column))
     places = [folder] if folder in found else sorted(found)
-    parts: list[tuple[str | None, str, Table]] = []
+    parts: list[Part] = []
     for place in places:
         metadata = [one for one in found[place] if one[0].path.stem.lower() == "metadata"]
         chosen, *others = metadata or found[place]
@@ -188,7 +191,7 @@ def _listing(
         if place == folder:
             return chosen[0]
         table = _with_folder(*chosen, place.relative_to(folder).as_posix())
-        parts.append((_part(table.path), str(table.path), table))
+        parts.append((_part(table.path), table))
     return _joined(folder, parts) if parts else None
 
 
@@ -254,7 +257,7 @@ def _with_keys(folder: Path, table: Table) -> Table:
 def _part(path: Path) -> str | None:
     """Return the split that a file's name, or else its folder's, begins with or mentions."""
     for name in (path.name, path.parent.name):
-        if match := PART.search(name):
+        if match := IN_SPLIT.search(name):
             return SPLITS[match[0].lower()]
     return None
 
@@ -266,7 +269,7 @@ def _saved_by_hugging_face(folder: Path) -> Table:
         splits = _names(folder / "dataset_dict.json", "splits")
         check_inside(folder, splits)
         places = [(name, folder / name) for name in splits]
-    parts: list[tuple[str | None, str, Table]] = []
+    parts: list[Part] = []
     for name, place in places:
         files = _names(place / "state.json", "_data_files", "filename")
         check_inside(place, files)
@@ -275,9 +278,7 @@ def _saved_by_hugging_face(folder: Path) -> Table:
         for file in files:
             table = read_table(place / file)
             table = replace(table, class_names=names or table.class_names)
-            parts.append(
-                (SPLITS.get(name or "", "train" if name else None), str(place / file), table)
-            )
+            parts.append((SPLITS.get(name or "", "train" if name else None), table))
     return _joined(folder, parts)
 
 
@@ -301,40 +302,36 @@ def _names(path: Path, key: str, inner: str | None = None) -> list[str]:
     return found
 
 
-def _refuse_copies(folder: Path, parts: list[tuple[Path, Table]]) -> None:
-    for (path, table), (other, copy) in combinations(parts, 2):
+def _refuse_copies(folder: Path, tables: list[Table]) -> None:
+    for table, copy in combinations(tables, 2):
         if len(table) > 1 and table.columns.equals(copy.columns):
             raise ValueError(
-                f"{folder}: its tables must differ; {path} and {other} have the same rows. Name "
-                "one file, or remove the copy."
+                f"{folder}: its tables must differ; {table.path} and {copy.path} have the same "
+                "rows. Name one file, or remove the copy."
             )
 
 
-def _check_alike(folder: Path, parts: list[tuple[str | None, str, Table]]) -> None:
+def _check_alike(folder: Path, parts: list[Part]) -> None:
     """Raise ValueError if a table lacks most columns of the others, but for labels."""
-    columns = [{n for n in t.columns.column_names if not names_labels(n)} for _, _, t in parts]
+    columns = [{n for n in t.columns.column_names if not names_labels(n)} for _, t in parts]
     every = set().union(*columns)
-    for (_, path, _), own in zip(parts, columns, strict=True):
+    for (_, table), own in zip(parts, columns, strict=True):
         if 2 * len(own) < len(every):
             raise ValueError(
-                f"{folder}: its tables must have the same columns; {path} lacks "
+                f"{folder}: its tables must have the same columns; {table.path} lacks "
                 f"{listed(sorted(every - own))}. Name one file, or join the tables by their ids."
             )
 
 
-def _joined(folder: Path, parts: list[tuple[str | None, str, Table]]) -> Table:
+def _joined(folder: Path, parts: list[Part]) -> Table:
     """Put tables below each other, with the split of each row in a column."""
     import pyarrow as pa
 
     _check_alike(folder, parts)
-    tables = []
-    for split, _, table in parts:
+    tables, has_splits = [], len({split for split, _ in parts}) > 1
+    for split, table in parts:
         columns = table.columns
-        if (
-            split is not None
-            and len({s for s, _, _ in parts}) > 1
-            and "split" not in columns.column_names
-        ):
+        if split is not None and has_splits and "split" not in columns.column_names:
             columns = columns.append_column("split", pa.array([split] * len(columns)))
         tables.append(columns)
     try:
@@ -343,15 +340,14 @@ def _joined(folder: Path, parts: list[tuple[str | None, str, Table]]) -> Table:
         raise ValueError(
             f"{folder}: its tables must have the same columns ({error}). Name one file."
         ) from error
-    starts = [0]
-    for table in tables:
-        starts.append(starts[-1] + len(table))
+    starts = [0, *accumulate(map(len, tables))]
 
     def place(row: int) -> str:
-        part = next(i for i, start in enumerate(starts[1:]) if row < start)
-        return f"{parts[part][2].place(row - starts[part])} of {parts[part][1]}"
+        number = bisect_right(starts, row) - 1
+        _, table = parts[number]
+        return f"{table.place(row - starts[number])} of {table.path}"
 
-    first = parts[0][2]
-    names = listed([Path(path).name for _, path, _ in parts])
+    _, first = parts[0]
+    names = listed([table.path.name for _, table in parts])
     notes = (f"{counted(len(parts), 'table')}: {names}",)
     return replace(first, path=folder, columns=columns, place=place, notes=notes)
