@@ -18,31 +18,14 @@ if TYPE_CHECKING:
 
 LABEL_NAMES = ("label", "labels", "target", "class", "y", "category", "intent", "species")
 LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
-TEXT_NAMES: tuple[str, ...] = (
-    "text",
-    "texts",
-    "sentence",
-    "utterance",
-    "document",
-    "content",
-    "comment",
-    "review",
+TEXT_NAMES = (
+    *("text", "texts", "sentence", "utterance", "document", "content", "comment", "review"),
+    *("message", "question", "query", "tweet", "abstract", "description", "body", "title"),
 )
-TEXT_NAMES += ("message", "question", "query", "tweet", "abstract", "description", "body", "title")
-ID_NAMES: tuple[str, ...] = (
-    "id",
-    "ids",
-    "idx",
-    "uid",
-    "uuid",
-    "guid",
-    "index",
-    "rowid",
-    "row",
-    "rownames",
-    "#",
+ID_NAMES = (
+    *("id", "ids", "idx", "uid", "uuid", "guid", "index", "rowid", "row", "rownames", "#"),
+    *("no", "nr", "key", "name", "file", "filename", "file_name", "path", "url"),
 )
-ID_NAMES += ("no", "nr", "key", "name", "file", "filename", "file_name", "path", "url")
 SPLIT_NAMES = ("split",)
 # Columns that Label Studio adds to the data and answers in its short exports.
 ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
@@ -220,8 +203,13 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
     n = 3 if spans and _has_lower_level(rows[1:]) else 1 + _has_lower_level(rows)
     if not (has_header(rows) or (n > 1 and has_header([rows[0], *rows[n:]]))):
         return Header(n_above, 0, None)
-    levels = [["" if cell is None else str(cell).strip() for cell in row] for row in rows[:n]]
+    levels = _stripped(rows[:n])
     return Header(n_above, n, levels[0] if n == 1 else _joined(levels))
+
+
+def _stripped(rows: Sequence[Sequence[Any]]) -> list[list[str]]:
+    """Return cells as texts without spaces around them, "" for None."""
+    return [["" if cell is None else str(cell).strip() for cell in row] for row in rows]
 
 
 def _spans(level: Sequence[Any]) -> bool:
@@ -244,7 +232,7 @@ def _header_of_orange(rows: Sequence[Sequence[Any]]) -> Header | None:
 
     Flags such as "class" follow the names.
     """
-    rows = [["" if cell is None else str(cell).strip() for cell in row] for row in rows[:4]]
+    rows = _stripped(rows[:4])
     marked = [ORANGE_MARK.fullmatch(name) for name in rows[0]]
     if 2 * sum(map(bool, marked)) > len(marked):
         names = [m["name"] + " class" * ("c" in m["flags"]) if m else "" for m in marked]
@@ -260,7 +248,7 @@ def _header_of_orange(rows: Sequence[Sequence[Any]]) -> Header | None:
 
 def _header_of_qualtrics(rows: Sequence[Sequence[Any]]) -> Header | None:
     """Find the header that Qualtrics writes: names, questions and its own ids; None for others."""
-    rows = [["" if cell is None else str(cell).strip() for cell in row] for row in rows[:3]]
+    rows = _stripped(rows[:3])
     if len(rows) < 3 or not all(QUALTRICS.fullmatch(cell) for cell in rows[2]):
         return None
     return Header(0, 1, list(rows[0]), 2)
@@ -268,7 +256,7 @@ def _header_of_qualtrics(rows: Sequence[Sequence[Any]]) -> Header | None:
 
 def _header_of_pandas(rows: Sequence[Sequence[Any]]) -> Header | None:
     """Find the header of grouped rows: levels of names, and names of the index below; else None."""
-    first = [["" if cell is None else str(cell).strip() for cell in row] for row in rows[:5]]
+    first = _stripped(rows[:5])
     for n_levels, row in list(enumerate(first))[2:-1]:
         index, names = list(takewhile(bool, row)), _joined(first[:n_levels])
         n = len(index)

@@ -345,7 +345,7 @@ def _annotated(row: Any) -> Any:
                 given = _given(result["value"])
                 found = choices.setdefault(str(result["from_name"]), [])
                 found += [choice for choice in given if choice not in found]
-    return data | {n: found[0] if len(found) == 1 else found for n, found in choices.items()}
+    return data | {name: _only(found) for name, found in choices.items()}
 
 
 def _given(value: dict[str, Any]) -> list[Any]:
@@ -374,8 +374,7 @@ def _unwrapped(cell: Any) -> Any:
     with suppress(KeyError, TypeError, ValueError, RecursionError, AttributeError):
         value = parse_json(cell) if isinstance(cell, str) and cell[:1] in ("[", "{") else cell
         [value] = value if isinstance(value, list) else [value]
-        given = _given(value)
-        return given[0] if len(given) == 1 else given
+        return _only(_given(value))
     return cell
 
 
@@ -389,14 +388,19 @@ def _of_labelbox(sample: dict[str, Any], projects: dict[str, Any]) -> dict[str, 
                 known = answers.setdefault(found["name"], [])
                 known += [a["name"] for a in given if a and a["name"] not in known]
     named = {"id": sample.get("external_id") or sample.get("id"), "content": sample.get("row_data")}
-    return named | {n: found[0] if len(found) == 1 else found for n, found in answers.items()}
+    return named | {name: _only(found) for name, found in answers.items()}
 
 
 def _answers(given: Any) -> Any:
     """Return what all of Argilla's annotators answered; a list if they differ."""
     answers = [a["value"] for a in given or [] if isinstance(a, dict) and "value" in a]
     found = [answer for i, answer in enumerate(answers) if answer not in answers[:i]]
-    return found[0] if len(found) == 1 else found or None
+    return _only(found) if found else None
+
+
+def _only(answers: list[Any]) -> Any:
+    """Return the only answer, or all of several."""
+    return answers[0] if len(answers) == 1 else answers
 
 
 def read_excel(path: Path, on_disk: int) -> Table:
