@@ -10,9 +10,10 @@ import numpy as np
 from numba import njit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines.base import COUNT, POSITIVE, Problem
+from ssdml.baselines.base import Problem
 from ssdml.baselines.pairs import LabeledPairs, draw_pairs
 from ssdml.baselines.propagated import PropagatedBaseline
+from ssdml.metric.fitted.base import COUNT, POSITIVE
 from ssdml.utils.labels import class_codes
 from ssdml.utils.linalg import inverse_sqrt, shrink, symmetrize
 from ssdml.utils.typing import Floats

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import ABCMeta, abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -13,12 +12,11 @@ from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 
 from ssdml.baselines.pairs import LabeledPairs, labeled_pairs
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.labels import propagate_labels
-from ssdml.metric.fitted.base import N_JOBS
+from ssdml.metric.fitted.base import COUNT, N_JOBS, NOT_NEGATIVE, POSITIVE
 from ssdml.metric.fitted.metric import LearnedMetric
 from ssdml.metric.fitted.prediction import embed
 from ssdml.utils.linalg import best_factor, covariance, scale_exactly, symmetrize, total_variance
@@ -29,9 +27,6 @@ from ssdml.utils.validation import UNLABELED, limit_neighbors
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
 
-COUNT = [Interval(Integral, 1, None, closed="left")]
-POSITIVE = [Interval(Real, 0, None, closed="neither")]
-NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 BOUND_SHARE = 0.9  # a weight is at most this share of the largest that keeps a problem bounded
 
 

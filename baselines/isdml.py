@@ -12,9 +12,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ssdml.baselines.base import COUNT, POSITIVE, Problem, ScatterBaseline
+from ssdml.baselines.base import Problem, ScatterBaseline
 from ssdml.graphs.laplacian import pair_scatter
 from ssdml.graphs.neighbors.knn import KNNGraph, directed_csr
+from ssdml.metric.fitted.base import COUNT, POSITIVE
 from ssdml.metric.stiefel import check_docstrings
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.typing import Floats

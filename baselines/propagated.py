@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from ssdml.baselines.base import (
     BOUND_SHARE,
-    NOT_NEGATIVE,
     Baseline,
     Problem,
     cap_weight,
@@ -22,6 +19,7 @@ from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.propagation.class_masses import class_masses, transition_matrix, walk_visits
 from ssdml.graphs.propagation.solvers import krylov_propagator
+from ssdml.metric.fitted.base import DECAY, NOT_NEGATIVE
 from ssdml.utils.labels import class_codes, one_hot
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.parallel import count_threads
@@ -50,7 +48,7 @@ class PropagatedBaseline(Baseline):
     graph_weight: float | None = None
 
     _parameter_constraints = Baseline._parameter_constraints | {
-        "decay": [Interval(Real, 0, 1, closed="neither")],
+        "decay": DECAY,
         "graph_weight": [*NOT_NEGATIVE, None],
     }
 

@@ -12,9 +12,10 @@ from scipy.special import expit, log_expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
 
-from ssdml.baselines.base import COUNT, NOT_NEGATIVE, POSITIVE, Baseline, Problem
+from ssdml.baselines.base import Baseline, Problem
 from ssdml.baselines.pairs import draw_pairs, draw_unknown_pairs, squares_under
 from ssdml.graphs.laplacian import unchecked_scatter
+from ssdml.metric.fitted.base import COUNT, NOT_NEGATIVE, POSITIVE
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.typing import Array, Floats
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from ssdml.baselines.seraph import SERAPH
 from ssdml.deep.trainer import PartitionTrainer, Prepared
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.losses.pairs import squared_distances
+from ssdml.metric.fitted.base import FRACTION
 from ssdml.networks.data import Samples
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.training import momentum_sgd
@@ -122,7 +123,7 @@ class DeepBaseline(DeepMethod):
     _parameter_constraints = DeepMethod._parameter_constraints | {
         "method": [StrOptions(set(METHODS))],
         "method_params": [dict, None],
-        "dampening": [Interval(Real, 0, 1, closed="left")],
+        "dampening": FRACTION,
         "batch_size": [Interval(Integral, 4, None, closed="left")],
     }
     tol, orthogonal = 0.0, True  # no early stopping; L is learned apart

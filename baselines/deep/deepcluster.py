@@ -14,6 +14,7 @@ from torch import Tensor, from_numpy, nn, zeros
 from torch.nn import functional
 
 from ssdml.baselines.deep.recipe import Recipe, Softmax, UnsupervisedTrainer
+from ssdml.metric.fitted.base import COUNT
 from ssdml.networks.sampling import balanced_batches
 from ssdml.utils.distributed import from_first_rank
 from ssdml.utils.linalg import unit_rows
@@ -51,8 +52,8 @@ class DeepCluster(Recipe):
 
     _parameter_constraints = {  # noqa: RUF012
         "n_clusters": [Interval(Integral, 2, None, closed="left")],
-        "n_axes": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_axes": COUNT,
+        "max_iter": COUNT,
     }
 
     def new_head(self, n_items: int, d: int, n_components: int) -> nn.Module:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval
 from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
 from ssdml.baselines.deep.recipe import Recipe, UnsupervisedTrainer
+from ssdml.metric.fitted.base import COUNT, FRACTION, POSITIVE
 from ssdml.utils.typing import Indices
 
 
@@ -49,9 +48,9 @@ class InstanceDiscrimination(Recipe):
     momentum: float = 0.5
 
     _parameter_constraints = {  # noqa: RUF012
-        "n_noise": [Interval(Integral, 1, None, closed="left")],
-        "temperature": [Interval(Real, 0, None, closed="neither")],
-        "momentum": [Interval(Real, 0, 1, closed="left")],
+        "n_noise": COUNT,
+        "temperature": POSITIVE,
+        "momentum": FRACTION,
     }
     learning_rate = 0.003
     drops = (0.6, 0.8)

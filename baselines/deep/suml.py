@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from sklearn.utils._param_validation import Interval
 from torch import Tensor, from_numpy, nn
 from torch.nn import functional
 
 from ssdml.baselines.deep.recipe import Recipe, UnsupervisedTrainer
+from ssdml.metric.fitted.base import ANGLE, COUNT, NOT_NEGATIVE
 from ssdml.utils.linalg import angular_factor
 from ssdml.utils.typing import Array, Indices
 
@@ -62,10 +61,10 @@ class SUML(Recipe):
     max_iter: int = 10
 
     _parameter_constraints = {  # noqa: RUF012
-        "n_triplets": [Interval(Integral, 1, None, closed="left")],
-        "angle": [Interval(Real, 0, 90, closed="neither")],
-        "penalty": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_triplets": COUNT,
+        "angle": ANGLE,
+        "penalty": NOT_NEGATIVE,
+        "max_iter": COUNT,
     }
     learns_metric = True
 

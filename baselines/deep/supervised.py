@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,6 +16,7 @@ from ssdml.deep.published import PublishedTrainer
 from ssdml.deep.trainer import Prepared
 from ssdml.graphs.triplets import Triplets
 from ssdml.metric.alternation import PAPER_STEPS
+from ssdml.metric.fitted.base import ANGLE, COUNT, FRACTION, POSITIVE
 from ssdml.metric.stiefel import minimize_freely, minimize_on_stiefel
 from ssdml.utils.labels import class_codes
 from ssdml.utils.typing import Array, Ints
@@ -98,12 +98,12 @@ class DeepSupervised(DeepMethod):
 
     _parameter_constraints = DeepMethod._parameter_constraints | {
         "loss": [StrOptions({"triplet", "angular"})],
-        "margin": [Interval(Real, 0, None, closed="neither")],
-        "angle": [Interval(Real, 0, 90, closed="neither")],
+        "margin": POSITIVE,
+        "angle": ANGLE,
         "orthogonal": ["boolean"],
-        "dampening": [Interval(Real, 0, 1, closed="left")],
-        "n_triplets": [Interval(Integral, 1, None, closed="left")],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "dampening": FRACTION,
+        "n_triplets": COUNT,
+        "n_neighbors": COUNT,
     }
     _has_metric_layer = False
     tol, partition_size = 0.0, None  # no early stopping, all items

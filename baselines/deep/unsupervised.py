@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from ssdml.baselines.deep.base import DeepMethod
 from ssdml.baselines.deep.deepcluster import DeepCluster
@@ -17,6 +16,7 @@ from ssdml.baselines.deep.instance import InstanceDiscrimination
 from ssdml.baselines.deep.recipe import Recipe, UnsupervisedTrainer
 from ssdml.baselines.deep.rotnet import RotNet
 from ssdml.baselines.deep.suml import SUML
+from ssdml.metric.fitted.base import COUNT, POSITIVE
 from ssdml.networks.augmentation import strong_and_weak
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
@@ -102,8 +102,8 @@ class DeepUnsupervised(DeepMethod):
         "method": [StrOptions(set(METHODS))],
         "method_params": [dict, None],
         "augment": [StrOptions({"auto"}), callable, None],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+        "n_neighbors": COUNT,
+        "learning_rate": [*POSITIVE, None],
     }
     tol, partition_size, pretrain_epochs = 0.0, None, 0  # no early stopping, all items, no labels
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABCMeta, abstractmethod
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,7 +21,15 @@ from ssdml.deep.onnx import SampleEmbedding
 from ssdml.deep.run_folder import RunFolder
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.evaluation.scores import evaluate, few_label_accuracy
-from ssdml.metric.fitted.base import N_JOBS, EmbeddingMixin
+from ssdml.metric.fitted.base import (
+    COUNT,
+    DECAY,
+    FRACTION,
+    N_JOBS,
+    NOT_NEGATIVE,
+    POSITIVE,
+    EmbeddingMixin,
+)
 from ssdml.metric.fitted.onnx import write_onnx
 from ssdml.metric.fitted.saving import LABEL_SHAPES, check_class_names, restore_names, saved_names
 from ssdml.networks.data import Samples, as_samples, validation_samples, warn_of_scale
@@ -62,16 +70,16 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "backbone": [object],  # metric_network names the fix
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "decay": [Interval(Real, 0, 1, closed="neither")],
+        "n_components": [*COUNT, None],
+        "decay": DECAY,
         "pretrain_epochs": [Interval(Integral, 0, None, closed="left")],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
-        "partition_size": [Interval(Integral, 1, None, closed="left"), None],
-        "epochs": [Interval(Integral, 1, None, closed="left")],
-        "epochs_per_partition": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "validation_fraction": FRACTION,
+        "partition_size": [*COUNT, None],
+        "epochs": COUNT,
+        "epochs_per_partition": COUNT,
+        "batch_size": COUNT,
+        "learning_rate": POSITIVE,
+        "weight_decay": NOT_NEGATIVE,
         "mixed_precision": ["boolean", StrOptions({"auto"})],
         "checkpoint_dir": [str, Path, None],
         "device": [str, torch.device],

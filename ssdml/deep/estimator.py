@@ -15,6 +15,7 @@ from ssdml.deep.alternation import AlternationTrainer
 from ssdml.deep.base import DeepEstimator
 from ssdml.deep.input_graph import InputGraph, input_graph, project_input
 from ssdml.deep.published import PublishedDeepSSDML
+from ssdml.metric.fitted.base import ANGLE, COUNT, NOT_NEGATIVE
 from ssdml.networks.augmentation import strong_and_weak
 from ssdml.networks.backbones import paper_network
 from ssdml.networks.data import Samples
@@ -204,20 +205,20 @@ class DeepSSDML(DeepEstimator):
     verbose: int = 0
 
     _parameter_constraints = DeepEstimator._parameter_constraints | {
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "n_neighbors": COUNT,
         "propagation": [StrOptions({"two-sided", "one-sided"})],
-        "angle": [Interval(Real, 0, 90, closed="neither")],
+        "angle": ANGLE,
         "augment": [StrOptions({"auto"}), callable, None],
         "learn_from": [StrOptions({"propagated", "labeled"})],
-        "consistency": [Interval(Real, 0, None, closed="left")],
-        "consistency_ratio": [Interval(Integral, 1, None, closed="left")],
+        "consistency": NOT_NEGATIVE,
+        "consistency_ratio": COUNT,
         "threshold": [Interval(Real, 0, 1, closed="both")],
-        "triplets": [Interval(Real, 0, None, closed="left")],
+        "triplets": NOT_NEGATIVE,
         "losses": [list, tuple, callable, None],
         "metric_steps": [Interval(Integral, 0, None, closed="left")],
         "orthogonal": ["boolean"],
-        "input_edges": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "input_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "input_edges": [*NOT_NEGATIVE, StrOptions({"auto"})],
+        "input_weight": [*NOT_NEGATIVE, StrOptions({"auto"})],
         "tol": [Interval(Real, 0, 1, closed="both")],
     }
 

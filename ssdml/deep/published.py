@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.triplets import Triplets, mine_triplets
 from ssdml.losses.angular import angular_triplet_loss
 from ssdml.metric.alternation import PAPER_STEPS, learn_metric
+from ssdml.metric.fitted.base import ANGLE, FRACTION
 from ssdml.networks.training import momentum_sgd
 from ssdml.utils.distributed import from_first_rank
 from ssdml.utils.linalg import nearest_orthonormal
@@ -134,9 +135,9 @@ class PublishedDeepSSDML(DeepEstimator):
 
     _parameter_constraints = DeepEstimator._parameter_constraints | {
         "n_neighbors": [Interval(Integral, 2, None, closed="left")],
-        "angle": [Interval(Real, 0, 90, closed="neither")],
+        "angle": ANGLE,
         "orthogonal": ["boolean"],
-        "dampening": [Interval(Real, 0, 1, closed="left")],
+        "dampening": FRACTION,
     }
     _has_metric_layer = False
     tol = 0.0  # labels are propagated once, at the end: no early stopping

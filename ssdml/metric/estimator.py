@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from ssdml.classification.forms import forms_with_graphs
@@ -27,7 +26,7 @@ from ssdml.metric.alternation import (
     learn_classes,
     rescaled,
 )
-from ssdml.metric.fitted.base import N_JOBS
+from ssdml.metric.fitted.base import ANGLE, COUNT, DECAY, N_JOBS, NOT_NEGATIVE
 from ssdml.metric.fitted.kept import Kept, kept_pool
 from ssdml.metric.fitted.novelty import NoveltyMixin
 from ssdml.metric.fitted.relabeling import RelabelingMixin
@@ -184,16 +183,16 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
     verbose: int = 0
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "decay": [Interval(Real, 0, 1, closed="neither")],
+        "n_components": [*COUNT, None],
+        "n_neighbors": COUNT,
+        "decay": DECAY,
         "propagation": [StrOptions({"two-sided", "one-sided"})],
         "mining": [StrOptions({"propagated", "neighborhood"})],
-        "input_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "angle": [Interval(Real, 0, 90, closed="neither")],
-        "max_rounds": [Interval(Integral, 1, None, closed="left"), None],
+        "input_weight": [*NOT_NEGATIVE, StrOptions({"auto"})],
+        "angle": ANGLE,
+        "max_rounds": [*COUNT, None],
         "guard": ["boolean"],
-        "partition_size": [Interval(Integral, 1, None, closed="left"), None],
+        "partition_size": [*COUNT, None],
         "n_jobs": N_JOBS,
         "random_state": ["random_state"],
         "verbose": ["verbose"],

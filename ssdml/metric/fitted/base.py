@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,14 @@ from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED, level_of_caller, without_tensor
 
 ROUNDED = 1e-3  # of the spread: 1% of the five nearest neighbors differ
-N_JOBS: list[Any] = [  # as joblib takes it, without 0
-    Interval(Integral, None, -1, closed="right"),
-    Interval(Integral, 1, None, closed="left"),
-    None,
-]
+# Constraints of parameters.
+COUNT: list[Any] = [Interval(Integral, 1, None, closed="left")]
+POSITIVE: list[Any] = [Interval(Real, 0, None, closed="neither")]
+NOT_NEGATIVE: list[Any] = [Interval(Real, 0, None, closed="left")]
+DECAY: list[Any] = [Interval(Real, 0, 1, closed="neither")]
+FRACTION: list[Any] = [Interval(Real, 0, 1, closed="left")]
+ANGLE: list[Any] = [Interval(Real, 0, 90, closed="neither")]  # in degrees
+N_JOBS: list[Any] = [Interval(Integral, None, -1, closed="right"), *COUNT, None]  # as of joblib
 
 
 class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin):
