@@ -15,7 +15,7 @@ from scipy import sparse
 
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import without_tensor, working_dtype
+from ssdml.utils.validation import check_count, without_tensor, working_dtype
 
 ASYMMETRY = 1e-6  # relative to the largest weight: more than float32 rounding leaves
 WEIGHTS_OF = {  # a graph of another kind, by a method: what to pass
@@ -26,10 +26,7 @@ WEIGHTS_OF = {  # a graph of another kind, by a method: what to pass
 
 def check_n_neighbors(n_neighbors: Any, most: int, bound: str, who: str) -> int:
     """Check for an integer from 1 to ``most``; ``bound`` names the origin of the limit."""
-    if isinstance(n_neighbors, bool | np.bool_) or not isinstance(n_neighbors, int | np.integer):
-        raise TypeError(f"{who}: n_neighbors must be an integer; got {n_neighbors!r}.")
-    if n_neighbors < 1:
-        raise ValueError(f"{who}: n_neighbors must be at least 1; got {n_neighbors}.")
+    check_count(n_neighbors, "n_neighbors", who)
     if n_neighbors > most:
         raise ValueError(f"{who}: n_neighbors must be at most {bound} = {most}; got {n_neighbors}.")
     return int(n_neighbors)

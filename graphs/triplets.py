@@ -16,7 +16,7 @@ from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.utils.labels import confidences
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import as_generator, choose
+from ssdml.utils.validation import as_generator, check_count, choose
 
 BLOCK_ANCHORS = 2**16  # anchors mined at a time
 BLOCK_ROWS = 2**12  # rows whose neighbors are gathered at a time
@@ -112,7 +112,8 @@ def mine_triplets(
     check_graph(graph, "mine_triplets")
     mine = choose(STRATEGIES, strategy, "mine_triplets: strategy")
     lookup = affinity_lookup(affinities, graph.n_samples, "mine_triplets")
-    _check_n_triplets(n_triplets)
+    if n_triplets is not None:
+        check_count(n_triplets, "n_triplets", "mine_triplets")
     rows = _check_anchors(anchors, graph.n_samples)
     rng = as_generator(random_state, "random_state", "mine_triplets")
     triplets = mine(graph, lookup, rows, n_triplets, rng)
@@ -125,17 +126,6 @@ def mine_triplets(
             stacklevel=2,
         )
     return triplets
-
-
-def _check_n_triplets(n_triplets: Any) -> None:
-    if n_triplets is None:
-        return
-    if isinstance(n_triplets, bool | np.bool_) or not isinstance(n_triplets, int | np.integer):
-        raise TypeError(
-            f"mine_triplets: n_triplets must be an integer or None; got {n_triplets!r}."
-        )
-    if n_triplets < 1:
-        raise ValueError(f"mine_triplets: n_triplets must be at least 1; got {n_triplets}.")
 
 
 def _check_anchors(anchors: Any, n_samples: int) -> Ints:

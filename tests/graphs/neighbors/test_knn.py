@@ -279,8 +279,8 @@ def with_entry(value):
     [
         (np.ones((10, 2)), 10, ValueError, "n_neighbors must be at most n - 1 = 9; got 10"),
         (np.ones((10, 2)), 0, ValueError, "n_neighbors must be at least 1; got 0"),
-        (np.ones((10, 2)), 2.0, TypeError, "n_neighbors must be an integer; got 2.0"),
-        (np.ones((10, 2)), True, TypeError, "n_neighbors must be an integer; got True"),
+        (np.ones((10, 2)), 2.0, TypeError, "n_neighbors must be a whole number; got 2.0"),
+        (np.ones((10, 2)), True, TypeError, "n_neighbors must be a whole number; got True"),
         (np.ones((1, 2)), 1, ValueError, "n_neighbors must be at most n - 1 = 0; got 1"),
         (with_entry(np.nan), 2, ValueError, "X must be finite; got nan at row 2, column 1"),
         (with_entry(-np.inf), 2, ValueError, "X must be finite; got -inf at row 2, column 1"),
