@@ -95,7 +95,7 @@ def balanced_batches(
     who = "balanced_batches"
     check_count(size, "size", who)
     check_count(count, "count", who, least=0)
-    groups, weights = _groups(who, classes, weights, 1, 1, 1, 1)
+    groups, weights = _groups(who, classes, weights)
     order, rng = np.concatenate(groups), as_generator(rng, "rng", who)
     ends = np.cumsum([len(group) for group in groups])
     starts = np.append(0, ends[:-1])
@@ -244,8 +244,9 @@ def class_batches(
     >>> len(batches), all(len(set(classes[batch])) == 2 for batch in batches)
     (5, True)
     """
-    groups = _groups("class_batches", classes, weights, count, n_classes, per_class, 1)
-    n_classes, rng = min(n_classes, len(groups.rows)), as_generator(rng, "rng", "class_batches")
+    who, counts = "class_batches", {"count": count, "per_class": per_class}
+    groups = _groups(who, classes, weights, n_classes=n_classes, **counts)
+    n_classes, rng = min(n_classes, len(groups.rows)), as_generator(rng, "rng", who)
     draw = partial(_some_classes, groups, n_classes, per_class, rng)
     return Batches(draw, count, n_classes * per_class)
 
@@ -295,7 +296,7 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
     (4, 2)
     """
     check_count(size, "size", "whole_class_batches")
-    groups = _groups("whole_class_batches", classes, None, count, 1, 1, 1).rows
+    groups = _groups("whole_class_batches", classes, None, count=count).rows
     if len(groups) == 1:
         warnings.warn(
             "whole_class_batches: classes must hold two classes, or no batch can compare them; got "
@@ -370,19 +371,22 @@ def aligned_halves(
     >>> first.tolist() == second.tolist(), len(set(batch))
     (True, 4)
     """
-    groups = _groups("aligned_halves", classes, weights, count, n_classes, per_class, 2)
-    n_classes, rng = min(n_classes, len(groups.rows)), as_generator(rng, "rng", "aligned_halves")
+    who, counts = "aligned_halves", {"count": count, "per_class": per_class}
+    groups = _groups(who, classes, weights, fewest=2, n_classes=n_classes, **counts)
+    n_classes, rng = min(n_classes, len(groups.rows)), as_generator(rng, "rng", who)
     draw = partial(_two_halves, groups, n_classes, per_class, rng)
     return Batches(draw, count, 2 * n_classes * per_class)
 
 
 def _groups(
-    who: str, classes: Any, weights: Any, count: int, n_classes: int, per_class: int, least: int
+    who: str, classes: Any, weights: Any, *, fewest: int = 1, n_classes: int = 1, **counts: int
 ) -> _Groups:
-    """Group the rows that can be drawn by class; leave out classes with fewer than ``least``."""
-    check_count(count, "count", who)
-    check_count(n_classes, "n_classes", who)
-    check_count(per_class, "per_class", who)
+    """Group the rows that can be drawn by class; leave out classes with fewer than ``fewest``.
+
+    Checks ``counts``, and warns if there are fewer than ``n_classes`` classes.
+    """
+    for name, number in {"n_classes": n_classes, **counts}.items():
+        check_count(number, name, who)
     codes, _ = encode_labels(classes, who, "classes")
     can_be_drawn = codes != UNLABELED
     if weights is not None:
@@ -392,8 +396,8 @@ def _groups(
     order = rows[np.argsort(codes[rows], kind="stable")]
     _, starts = np.unique(codes[order], return_index=True)
     parts = np.split(order, starts[1:])
-    groups = [part for part in parts if len(part) >= least]
-    enough = "a row" if least == 1 else "two rows"
+    groups = [part for part in parts if len(part) >= fewest]
+    enough = "a row" if fewest == 1 else "two rows"
     if not groups:
         raise ValueError(
             f"{who}: classes must hold a class with {enough}; got {len(order)} rows with a class. "
