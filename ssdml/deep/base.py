@@ -37,7 +37,7 @@ from ssdml.networks.metric_network import MetricNetwork, new_network, restored_n
 from ssdml.networks.training import embed_samples
 from ssdml.utils.distributed import from_first_rank, init_process_group, rank
 from ssdml.utils.files import check_memory
-from ssdml.utils.labels import check_order, likeliest
+from ssdml.utils.labels import check_order, class_codes, likeliest
 from ssdml.utils.persistence import Refusal, check_arrays, load_state, restoring, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.torch_tools import batch_norm_hints, device_hints, find_device, own_settings
@@ -170,22 +170,14 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             labels = self._labels(y, len(samples))
             limit_neighbors(self.n_neighbors, len(samples), who, stacklevel=4)
             folder = RunFolder(self, samples, labels)
-            held_out, known = None, labels
-            if validation is not None:
-                held_out = HeldOut(*validation_samples(validation, samples.shape, device))
-                self._check_columns(validation[0], reset=False)
-                held_out.check(who, self.validation_fraction)
-            elif self.validation_fraction:
-                rows = held_out_rows(labels, self.validation_fraction, folder.seed, who)
-                held_out, known = HeldOut(samples, labels[rows], rows), labels.copy()
-                known[rows] = UNLABELED
+            held_out, known = self._hold_out(samples, labels, validation, folder.seed, device)
             verbose = self.verbose if rank() == 0 else 0
             stages = Stages(self, self._n_stages(folder.n_done), verbose=verbose)
             network = new_network(
                 self.backbone,
                 samples,
                 self.n_components,
-                len(np.unique(labels[labels != UNLABELED])),
+                class_codes(labels)[1],
                 folder.seed,
                 device,
                 orthogonal=not self._has_metric_layer,
@@ -197,22 +189,44 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
                 with stages("input"):
                     rng = np.random.default_rng(folder.seed)
                     trainer.input_graph = self._read_input(samples, known, device, rng)
-                folder.resume(trainer)
-                if self.pretrain_epochs and not trainer.history:
-                    with stages("pretraining") as show:
-                        trainer.pretrain(show)
-                while len(trainer.history) < trainer.n_partitions and not trainer.has_settled:
-                    with stages(f"partition {len(trainer.history) + 1}") as show:
-                        entry = trainer.partition(show)
-                        if held_out is not None:
-                            entry["validation"] = self._scores(trainer, held_out)
-                        folder.keep(trainer)
+                self._train(trainer, held_out, folder, stages)
                 with stages("end"):
                     trainer.labels = labels  # those that were held out join the last propagation
                     trainer.finish()
                     self._store(trainer)
         self.stage_seconds_ = stages.seconds
         return self
+
+    def _hold_out(
+        self, samples: Samples, labels: Array, validation: Any, seed: int, device: str
+    ) -> tuple[HeldOut | None, Array]:
+        """Return held-out samples, if any, and the labels to learn from."""
+        who, fraction = type(self).__name__, self.validation_fraction
+        if validation is not None:
+            held_out = HeldOut(*validation_samples(validation, samples.shape, device))
+            self._check_columns(validation[0], reset=False)
+            held_out.check(who, fraction)
+            return held_out, labels
+        if not fraction:
+            return None, labels
+        rows, known = held_out_rows(labels, fraction, seed, who), labels.copy()
+        known[rows] = UNLABELED
+        return HeldOut(samples, labels[rows], rows), known
+
+    def _train(
+        self, trainer: PartitionTrainer, held_out: HeldOut | None, folder: RunFolder, stages: Stages
+    ) -> None:
+        """Train on the partitions that are left, and keep a checkpoint of each."""
+        folder.resume(trainer)
+        if self.pretrain_epochs and not trainer.history:
+            with stages("pretraining") as show:
+                trainer.pretrain(show)
+        while len(trainer.history) < trainer.n_partitions and not trainer.has_settled:
+            with stages(f"partition {len(trainer.history) + 1}") as show:
+                entry = trainer.partition(show)
+                if held_out is not None:
+                    entry["validation"] = self._scores(trainer, held_out)
+                folder.keep(trainer)
 
     def _n_stages(self, n_done: int) -> int:
         """Count the stages left when some partitions are done."""
