@@ -132,7 +132,7 @@ class DirectMembers(NamedTuple):
         return self._replace(regressions=moved, of_trees=of_trees)
 
     def scores(self, n: int) -> DirectScores:
-        """What they say of their n rows."""
+        """Scores of their n rows."""
         of_regressions = np.tile(self.offset.astype(np.float32), (n, 1))
         for weight, part in self.regressions:
             for block in row_blocks(n, BLOCK_ROWS):

@@ -25,7 +25,7 @@ ROUNDING = 1e-3  # relative, of distances that count as equal
 
 
 class DirectScores(NamedTuple):
-    """What the members of a pool that need no graph say of rows, with their weights."""
+    """Weighted scores of rows by the members of a pool that need no graph."""
 
     of_regressions: Array  # (n, C)
     trees: Trees | None  # for rows as they are given
@@ -122,7 +122,7 @@ class ClassInterpolator(NamedTuple):
 
 
 def nearness(farthest: Array, reference: Array) -> Array:
-    """How near rows are to their k-th neighbors, from 1 to 0, beside training rows.
+    """Nearness of rows to their k-th neighbors, from 1 to 0, compared with training rows.
 
     It is a half where 2% of the training rows are as far or farther.
 
@@ -155,7 +155,7 @@ def interpolator(
 ) -> ClassInterpolator:
     """Fit the interpolator to the distributions (n, C) of the rows of a form.
 
-    ``direct`` is what a pool says of the rows without a graph; None: nothing.
+    ``direct`` are scores of the rows by a pool without a graph, if any.
     """
     logs, rows = _centered_logs(distributions), form.rows
     center = rows.mean(axis=0, dtype=np.float64)

@@ -26,7 +26,7 @@ DEFAULT_SIDES = {"mnist": 28}  # of images for a network, in pixels; 32 for othe
 
 @dataclass(frozen=True)
 class Input:
-    """How the samples of a fit were read, so that new ones are read alike.
+    """Columns and sizes by which the samples of a fit were read; new ones are read alike.
 
     ``columns`` are the features of a table, ``text`` is a column of texts, ``image_model`` is what
     computed features of images, ``image_size`` the side of images that stay in their files for a

@@ -69,7 +69,7 @@ class Labeled(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What all partitions share."""
+    """Parameters that all partitions share."""
 
     model: SSDML  # its parameters alone
     n_neighbors: int

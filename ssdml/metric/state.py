@@ -32,7 +32,7 @@ class Classified(NamedTuple):
     X: Array  # (n, d), as they were given
     distributions: Array  # (n, n_classes)
     form: Form | None = None  # with their graph; None: without such a classifier
-    direct: DirectScores | None = None  # what the pool says of them without a graph
+    direct: DirectScores | None = None  # their scores by the pool without a graph
 
 
 class Learned(NamedTuple):

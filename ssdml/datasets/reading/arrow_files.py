@@ -130,14 +130,14 @@ def _uncoded(kind: pa.DataType) -> pa.DataType:
 
 
 class Chunk(NamedTuple):
-    """Where the pages of one column in one row group are."""
+    """First byte of the pages of one column in one row group, and one past the last."""
 
     start: int
     end: int
 
 
 class Page(NamedTuple):
-    """What a page takes, by its header."""
+    """Size and encoding of a page, by its header."""
 
     n_bytes: int  # uncompressed
     n_values: int

@@ -1,4 +1,4 @@
-"""What the columns of a table hold: numbers, texts, vectors, images; and their values."""
+"""Content of the columns of a table: numbers, texts, vectors, images; and their values."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Choice:
 
 @dataclass
 class Roles:
-    """What the columns of a table become; ``left_out`` tells why a column becomes nothing."""
+    """Roles of the columns of a table; ``left_out`` gives the reason for each without one."""
 
     label: str | None = None
     id: str | None = None

@@ -77,7 +77,7 @@ UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Layout(NamedTuple):
-    """How the cells of a file are separated, below how many lines of remarks."""
+    """Separator and number of columns of a file, and its lines of remarks at the top."""
 
     separator: str
     n_columns: int

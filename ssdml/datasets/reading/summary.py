@@ -1,4 +1,4 @@
-"""What was read from a file: which columns became what, and what the user should look at."""
+"""Summary of a file that was read: the roles of its columns, and doubts to look at."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ReadingWarning(UserWarning):
 
 @dataclass
 class Summary:
-    """What a file became, as text in a few lines.
+    """Samples, labels and doubts of a file, as text in a few lines.
 
     Attributes
     ----------

@@ -68,7 +68,7 @@ class Table:
 
     @property
     def folder(self) -> Path:
-        """Where the files are that cells name."""
+        """Folder of the files that cells name."""
         return self.path if self.path.is_dir() else self.path.parent
 
 

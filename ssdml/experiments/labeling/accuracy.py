@@ -1,4 +1,4 @@
-"""How often new labels are right: estimated from held-out labels."""
+"""Expected accuracy of new labels, estimated from held-out labels."""
 
 from __future__ import annotations
 

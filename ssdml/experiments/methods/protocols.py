@@ -22,7 +22,7 @@ RECALL_AT: dict[str, tuple[int, ...]] = {
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a paper trains and evaluates on photographs.
+    """Training and evaluation of a paper on photographs.
 
     Attributes
     ----------

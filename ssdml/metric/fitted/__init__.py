@@ -1,1 +1,1 @@
-"""What a fitted metric does: embed, predict, relabel, find novel samples, draw maps, save."""
+"""Fitted metrics: embed, predict, relabel, find novel samples, draw maps, save."""

@@ -1,4 +1,4 @@
-"""What a fit keeps, for other labels and rows: rows, forms and graphs; and how they are saved."""
+"""Rows, forms and graphs that a fit keeps for other labels and rows, and their files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pooled(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What a fit keeps for other labels: rows, their forms and graphs."""
+    """Rows of a fit with their forms and graphs, for other labels."""
 
     X: Array
     forms: list[Form]  # with their smoothed rows
@@ -192,7 +192,7 @@ def saved(kept: Kept, held_out: HeldOut | None) -> dict[str, Array]:
 
 
 def restored(arrays: Mapping[str, Array], X: Array) -> Kept:
-    """What :func:`saved` wrote, with the rows X of the fit.
+    """Restore the arrays that :func:`saved` wrote, with the rows X of the fit.
 
     Raises
     ------
