@@ -111,6 +111,19 @@ def heat(lengths: Array, own: Array, others: Array) -> Array:
     return np.maximum(weights, WEIGHT_FLOOR)
 
 
+def neighbor_weights(distances: Array, sharpness: float = 1.0) -> Array:
+    r"""Compute the weights :math:`e^{-s d_{ij}^2 / d_{ik}^2}` of the k neighbors of each row.
+
+    Examples
+    --------
+    >>> neighbor_weights(np.array([[0.0, 1.0, 2.0]]), 4.0).round(3)
+    array([[1.   , 0.368, 0.018]])
+    """
+    farthest = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
+    weights: Array = np.exp(-sharpness * (distances / farthest) ** 2)
+    return weights
+
+
 def _cosine(graph: KNNGraph) -> Array:
     if graph.metric != "cosine":
         raise ValueError(

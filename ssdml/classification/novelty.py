@@ -19,7 +19,7 @@ from scipy.special import expit
 from ssdml.classification.forms import Form
 from ssdml.classification.new_rows import nearness
 from ssdml.classification.softmax import TOL, SoftmaxRegression
-from ssdml.graphs.laplacian import adjacency
+from ssdml.graphs.laplacian import adjacency, neighbor_weights
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.parallel import row_blocks
@@ -57,8 +57,7 @@ class Novelty(NamedTuple):
 
     def of_new_rows(self, nearest: Indices, lengths: Array) -> Array:
         """Probabilities of rows with these nearest training rows and distances, (q, k)."""
-        scales = np.maximum(lengths[:, -1:], np.finfo(lengths.dtype).tiny)
-        weights = np.exp(-((lengths / scales) ** 2))
+        weights = neighbor_weights(lengths)
         log_odds = (weights * np.maximum(self.log_odds, LEAST_NEW)[nearest]).sum(axis=1)
         return self.probabilities(log_odds / weights.sum(axis=1), lengths[:, -1])
 

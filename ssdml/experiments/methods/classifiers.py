@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from ssdml.experiments.methods.estimators import EstimatorWrapper
+from ssdml.graphs.laplacian import neighbor_weights
 from ssdml.graphs.neighbors.knn import KNNGraph, directed_csr, knn_graph, nearest_rows
 from ssdml.graphs.propagation.poisson import poisson_learning
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
@@ -19,6 +20,7 @@ from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
 FOLDS = 5
+SHARPNESS = 4.0  # of the weights of Calder et al. (2020)
 
 
 class LabeledRowsClassifier(ClassifierMixin, EstimatorWrapper):
@@ -122,7 +124,7 @@ class PoissonClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Array) -> Array:
         """Predict the classes of new samples."""
         indices, distances = nearest_rows(self.rows_, X, self.n_neighbors, n_jobs=self.n_jobs)
-        weights = edge_weights(distances)
+        weights = neighbor_weights(distances, SHARPNESS)
         codes = [
             np.einsum("nk,nkc->nc", weights[rows], self.scores_[indices[rows]]).argmax(axis=1)
             for rows in row_blocks(len(X), BLOCK_ROWS)
@@ -131,21 +133,8 @@ class PoissonClassifier(ClassifierMixin, BaseEstimator):
         return classes
 
 
-def edge_weights(distances: Array) -> Array:
-    r"""Compute the weights :math:`\exp(-4 d_{ij}^2 / d_k(i)^2)` of the k neighbors of each row.
-
-    Examples
-    --------
-    >>> edge_weights(np.array([[0.0, 1.0, 2.0]])).round(3)
-    array([[1.   , 0.368, 0.018]])
-    """
-    farthest = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
-    weights: Array = np.exp(-4 * (distances / farthest) ** 2)
-    return weights
-
-
 def poisson_weights(graph: KNNGraph) -> sparse.csr_array:
-    """Compute the weights of Calder et al. (2020), :func:`edge_weights` in both directions, added.
+    """Compute the weights of Calder et al. (2020), those of neighbors in both directions, added.
 
     Examples
     --------
@@ -154,5 +143,5 @@ def poisson_weights(graph: KNNGraph) -> sparse.csr_array:
            [0.037, 0.   , 0.018],
            [0.   , 0.018, 0.   ]])
     """
-    directed = directed_csr(graph, edge_weights(graph.distances))
+    directed = directed_csr(graph, neighbor_weights(graph.distances, SHARPNESS))
     return sparse.csr_array(directed + directed.T)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ssdml.classification.new_rows import ClassInterpolator
+from ssdml.graphs.laplacian import neighbor_weights
 from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.neighbors.rows import Rows
 from ssdml.metric.features import ClassRepresentation
@@ -54,9 +55,7 @@ def neighbor_votes(distances: Array, distributions: Array) -> Array:
     >>> neighbor_votes(np.array([[0.0, 1.0]]), np.array([[[1.0, 0.0], [0.0, 1.0]]])).round(3)
     array([[0.731, 0.269]])
     """
-    scale = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
-    weights = np.exp(-((distances / scale) ** 2))[:, :, None]
-    votes: Array = (weights * distributions).sum(axis=1)
+    votes: Array = (neighbor_weights(distances)[:, :, None] * distributions).sum(axis=1)
     votes /= votes.sum(axis=1, keepdims=True)
     return votes
 
