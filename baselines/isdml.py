@@ -18,6 +18,7 @@ from ssdml.graphs.neighbors.knn import KNNGraph, directed_csr
 from ssdml.metric.fitted.base import COUNT, POSITIVE
 from ssdml.metric.stiefel import check_docstrings
 from ssdml.utils.linalg import symmetrize
+from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Floats
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def _squared_distances(X: Floats) -> Iterator[tuple[slice, slice, Floats]]:
     ones = np.ones_like(squares)
     # |x|² + |y|² - 2 x y in one product: each block is written once.
     first, second = np.hstack([-2 * X, squares, ones]), np.hstack([X, ones, squares])
-    places = [slice(start, start + TILE) for start in range(0, len(X), TILE)]
+    places = row_blocks(len(X), TILE)
     for number, left in enumerate(places):
         for right in places[number:]:
             tile = first[left] @ second[right].T

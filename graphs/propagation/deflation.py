@@ -222,9 +222,7 @@ def corrected(
 
     outside, missed = Outside(), 0.0
     result = modes.copy()
-    step = max(1, SOLVED_ENTRIES // len(modes))
-    for start in range(0, modes.shape[1], step):
-        columns = slice(start, start + step)
+    for columns in row_blocks(modes.shape[1], SOLVED_ENTRIES // len(modes)):
         target = -(outside @ np.ascontiguousarray(modes[:, columns]))
         solved = stabilized_biconjugate_gradient(
             outside, 1.0, target, tol=tol, threads=threads

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.linalg import polar, qr
 from scipy.linalg.lapack import dormqr
 
+from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Floats
 
 SHORT = 1e-18  # squares of shorter rows lose precision in float32
@@ -142,9 +143,7 @@ def float64_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
     >>> [(place.start, block.shape[0], block.dtype.name) for place, block in float64_blocks(rows)]
     [(0, 2, 'float64'), (2, 1, 'float64')]
     """
-    step = max(1, BLOCK_ENTRIES // max(1, rows.shape[1]))
-    for start in range(0, len(rows), step):
-        place = slice(start, start + step)
+    for place in row_blocks(len(rows), BLOCK_ENTRIES // max(1, rows.shape[1])):
         yield place, np.asarray(rows[place], dtype=np.float64)
 
 

@@ -16,6 +16,7 @@ from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.known.layouts import data_folders
 from ssdml.datasets.reading.summary import counted
 from ssdml.utils.files import read_npz
+from ssdml.utils.parallel import row_blocks
 from ssdml.utils.persistence import atomic_write, keep_array, kept_array
 from ssdml.utils.typing import Array
 
@@ -173,13 +174,13 @@ def _batches(images: Array | ImageFiles, side: int, progress: Progress) -> Itera
     """Yield images (b, 3, side, side) from 0 to 1; small ones stay small without a network."""
     import torch
 
-    for start in range(0, len(images), BATCH):
+    for place in row_blocks(len(images), BATCH):
         if isinstance(images, ImageFiles):
             files = images.resized(side, None if side == SIDE else 1.0)
-            some = range(start, min(start + BATCH, len(images)))
-            batch = torch.from_numpy(np.stack(files.__getitems__(some)))
+            some = files.__getitems__(range(place.start, place.stop))
+            batch = torch.from_numpy(np.stack(some))
         else:
-            block = np.ascontiguousarray(images[start : start + BATCH])
+            block = np.ascontiguousarray(images[place])
             batch = torch.from_numpy(block if block.ndim == 4 else block[..., None])
             batch = batch.permute(0, 3, 1, 2)
         batch = batch.float() / 255 if batch.dtype == torch.uint8 else batch.float()
@@ -191,7 +192,7 @@ def _batches(images: Array | ImageFiles, side: int, progress: Progress) -> Itera
         elif max(batch.shape[2:]) > side:
             batch = torch.nn.functional.interpolate(batch, size=(side, side), mode="area")
         yield batch
-        progress(min(start + BATCH, len(images)), len(images))
+        progress(place.stop, len(images))
 
 
 def _key(images: Array | ImageFiles, row: int) -> str:
