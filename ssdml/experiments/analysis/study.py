@@ -25,7 +25,7 @@ from ssdml.experiments.analysis.tables import (
     score_matrix,
     score_tables,
 )
-from ssdml.experiments.runs.results import LEFT_OUT, Row, budget_of
+from ssdml.experiments.runs.results import LEFT_OUT, Row, budget_of, methods_of
 from ssdml.utils.typing import Floats, Indices
 
 MARGIN = 1.0  # percentage points below another score that still match it
@@ -152,7 +152,7 @@ def study_scores(rows: Sequence[Row]) -> StudyScores | None:
     """
     budgets = sorted({budget_of(row) for row in rows}, key=lambda budget: budget.order)
     few = [budget for budget in budgets if budget.n_labels is not None]
-    methods = list(dict.fromkeys(row["method"] for row in rows))
+    methods = methods_of(rows)
     seeds = sorted({row["seed"] for row in rows})
     score = main_score(rows)
     table = np.full((len(methods), len(few) + 1, len(seeds)), np.nan)  # all labels come last
@@ -303,7 +303,7 @@ def rank_over_seeds(rows: Sequence[Row]) -> Ranking | None:
     table = headline_table(score_tables(rows))
     kept = [row for row in rows if budget_of(row) == table.budget and row["status"] != LEFT_OUT]
     score = main_score(kept)
-    methods = list(dict.fromkeys(row["method"] for row in kept))
+    methods = methods_of(kept)
     by = f"{score} with {table.budget}, over {len(table.seeds)} seeds"
     return _ranking(methods, score_matrix(kept, methods, table.seeds, score), by)
 

@@ -19,7 +19,7 @@ from ssdml.experiments.analysis.statistics import (
     p_value,
     paired_difference,
 )
-from ssdml.experiments.runs.results import LEFT_OUT, OK, Row, budget_of
+from ssdml.experiments.runs.results import LEFT_OUT, OK, Row, budget_of, methods_of
 from ssdml.utils.typing import Floats
 
 HEADLINE = ("NMI", "R@1", "accuracy")  # clustering, retrieval, classification
@@ -124,7 +124,7 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
     Methods that cannot run with it have no line.
     """
     rows = [row for row in rows if row["status"] != LEFT_OUT] or rows
-    methods = list(dict.fromkeys(row["method"] for row in rows))
+    methods = methods_of(rows)
     seeds = sorted({row["seed"] for row in rows})
     reference = REFERENCE if REFERENCE in methods else methods[0]
     names = dict.fromkeys((*ALL_SCORES, *(name for row in rows for name in row["scores"])))
@@ -278,6 +278,6 @@ def worse_than_best(rows: Sequence[Row], score: str) -> dict[str, float]:
 
 
 def _by_method(rows: Sequence[Row], score: str) -> dict[str, Floats]:
-    methods = list(dict.fromkeys(row["method"] for row in rows))
+    methods = methods_of(rows)
     seeds = sorted({row["seed"] for row in rows})
     return dict(zip(methods, score_matrix(rows, methods, seeds, score), strict=True))

@@ -32,7 +32,7 @@ from ssdml.experiments.report.figures import (
 )
 from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.grid import safe_name
-from ssdml.experiments.runs.results import latest
+from ssdml.experiments.runs.results import latest, methods_of
 
 FIGURES = "figures"
 # Without a date, a figure of the same results is the same file.
@@ -56,7 +56,7 @@ def save_figures(out: Path, form: str) -> list[Path]:
     paths : list of Path
     """
     rows = latest(read_folder(out))
-    styles = method_styles(list(dict.fromkeys(row["method"] for row in rows)))
+    styles = method_styles(methods_of(rows))
     written = []
     for group in conditions(rows):
         tables = score_tables(group)

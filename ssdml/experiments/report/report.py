@@ -18,7 +18,7 @@ from ssdml.experiments.report.lead import lead
 from ssdml.experiments.report.sections import Section, make_section
 from ssdml.experiments.runs.details import RunDetails, load_details
 from ssdml.experiments.runs.folder import read_folder
-from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest
+from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest, methods_of
 from ssdml.experiments.runs.thumbnails import Thumbnails, load_thumbnails, thumbnails_path
 from ssdml.metric.fitted.maps import CLASS_COLORS, DARK_CLASS_COLORS
 from ssdml.utils.persistence import atomic_write
@@ -79,7 +79,7 @@ def read_sections(out: str | Path) -> list[Section]:
         raise ValueError(f"{out / RESULTS}: no run has finished. Run the comparison first.")
     hashes = [row["config_hash"] for row in rows]
     details = {name: _visible_details(out / "details" / f"{name}.npz") for name in hashes}
-    styles = method_styles(list(dict.fromkeys(row["method"] for row in rows)))
+    styles = method_styles(methods_of(rows))
     sections: list[Section] = []
     for group in conditions(rows):
         name = group[0]["dataset"]

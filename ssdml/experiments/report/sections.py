@@ -24,7 +24,14 @@ from ssdml.experiments.report.figures import (
     robustness_pictures,
 )
 from ssdml.experiments.runs.details import RunDetails
-from ssdml.experiments.runs.results import FAILED, OK, Row, budget_of, summarize_left_out
+from ssdml.experiments.runs.results import (
+    FAILED,
+    OK,
+    Row,
+    budget_of,
+    methods_of,
+    summarize_left_out,
+)
 from ssdml.experiments.runs.thumbnails import Thumbnails
 
 
@@ -85,7 +92,7 @@ def make_section(
     styles : dict of Style, optional
         Of all methods on the page.
     """
-    styles = styles or method_styles(list(dict.fromkeys(row["method"] for row in rows)))
+    styles = styles or method_styles(methods_of(rows))
     tables = score_tables(rows)
     headline = headline_table(tables)
     name = headline.dataset

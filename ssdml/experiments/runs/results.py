@@ -63,6 +63,11 @@ def budget_of(row: Row) -> Budget:
     return Budget(**row["budget"]) if "budget" in row else Budget(row["labels_per_class"])
 
 
+def methods_of(rows: Iterable[Row]) -> list[str]:
+    """Names of the methods, in the order of their first runs."""
+    return list(dict.fromkeys(row["method"] for row in rows))
+
+
 def read_rows(path: Path) -> list[Row]:
     """Read the rows of a results file; an incomplete last line is skipped with a warning.
 
