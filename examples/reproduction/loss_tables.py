@@ -11,14 +11,8 @@ from reproduction.loss_search import ANY_RATE, FROM_ALL, FROM_FEW, RATE, Compari
 from reproduction.losses import LOSSES
 from reproduction.published_losses import published_differences
 from ssdml.experiments.analysis.statistics import Estimate, mean_interval, paired_difference
-from ssdml.experiments.report.figures import (
-    MUTED,
-    PAPER,
-    Style,
-    draw_estimates,
-    method_styles,
-    new_figure,
-)
+from ssdml.experiments.report.figures import MUTED, PAPER, draw_estimates, new_figure
+from ssdml.experiments.report.styles import Style, method_styles
 from ssdml.experiments.runs.results import Row
 from ssdml.utils.persistence import atomic_write
 

@@ -16,12 +16,11 @@ from ssdml.experiments.report.figures import (
     PAPER,
     draw_class_map,
     draw_estimates,
-    method_styles,
     new_figure,
-    wrap_name,
 )
 from ssdml.experiments.report.report import REPORT, read_sections, write_report
 from ssdml.experiments.report.sections import Section
+from ssdml.experiments.report.styles import method_styles, wrap_name
 from ssdml.experiments.runs.details import DETAILS
 from ssdml.experiments.runs.folder import REQUESTED, RUNS, SPLITS, Progress
 from ssdml.experiments.runs.job import ERRORS

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from typing import Any, Literal, NamedTuple
-from zlib import crc32
 
 import matplotlib
 import numpy as np
@@ -28,6 +27,7 @@ from ssdml.experiments.analysis.formats import number, percent
 from ssdml.experiments.analysis.statistics import Estimate
 from ssdml.experiments.analysis.study import Ranking
 from ssdml.experiments.analysis.tables import HEADLINE, ScoreTable, headline_table
+from ssdml.experiments.report.styles import Style, max_lines, wrap_name
 from ssdml.experiments.runs.details import MapSample
 from ssdml.metric.fitted.maps import CLASS_COLORS, map_rows, medoids, spread_colors
 from ssdml.utils.typing import Floats, Ints
@@ -55,8 +55,6 @@ SETTINGS: Any = {
     "ytick.labelcolor": MUTED,
 }
 BORDER: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}
-MARKER_SCALES = {"*": 1.6, "P": 1.25, "X": 1.25}
-MAX_WIDTH = 24  # characters of a method's name per line
 MAX_CLASS_NAME = 12  # characters of a class name drawn on a map
 MOST_PERCENT = 101.5  # end of an axis of scores: whole markers at 100%
 CURVE_SCORES = ("NMI", "accuracy")
@@ -73,93 +71,6 @@ CORRUPTIONS: dict[str, Callable[[Budget], float]] = {
     "wrong labels, %": lambda budget: 100 * budget.noise,
     "largest class over smallest": lambda budget: budget.imbalance,
 }
-
-
-class Style(NamedTuple):
-    """Color and marker of a method."""
-
-    color: str
-    marker: str  # matplotlib's
-    glyph: str  # the same in text
-
-    def drawn(self, size: float) -> dict[str, Any]:
-        """Return matplotlib's arguments for markers that look as large as a circle."""
-        return {
-            "color": self.color,
-            "marker": self.marker,
-            "markersize": size * MARKER_SCALES.get(self.marker, 1.0),
-        }
-
-
-# At least 3:1 on light and dark pages.
-COLORS = {
-    "gray": "#7d8794", "blue": "#0077bb", "orange": "#cc6611", "green": "#4c8f1f",
-    "pink": "#e0408f", "teal": "#00907f", "purple": "#9a5fd0", "red": "#d0452f",
-    "cyan": "#1c93b8", "olive": "#8f8000", "brown": "#a0694a",
-}  # fmt: skip
-GLYPHS = {
-    "o": "●", "s": "■", "^": "▲", "v": "▼", "D": "◆",
-    "X": "✖", "P": "✚", "*": "★", "<": "◀", ">": "▶",
-}  # fmt: skip
-STYLES = {
-    name: Style(COLORS[color], marker, GLYPHS[marker])
-    for name, (color, marker) in {
-        "input": ("gray", "o"), "initial": ("gray", "s"), "logistic": ("orange", "s"),
-        "knn": ("olive", "P"), "poisson": ("green", "^"), "tabpfn": ("brown", "o"),
-        "pca": ("cyan", "<"), "lda": ("pink", "v"), "nca": ("teal", ">"), "umap": ("orange", "<"),
-        "label-spreading": ("red", "*"), "self-training": ("brown", "s"),
-        "lrml": ("green", "s"), "seraph": ("red", "v"), "isdml": ("cyan", "P"),
-        "apllr": ("olive", "^"), "apit": ("pink", "o"),
-        "ssdml": ("blue", "D"), "ssdml-paper": ("purple", "X"),
-        "deep-ssdml": ("blue", "*"), "deep-ssdml-paper": ("purple", "P"),
-        "deep-lrml": ("green", "D"), "deep-seraph": ("red", ">"), "deep-isdml": ("cyan", "X"),
-        "deep-apllr": ("olive", "s"), "deep-apit": ("pink", "^"), "deep-triplet": ("teal", "o"),
-        "deep-angular": ("orange", "P"), "deep-exemplar": ("brown", "v"),
-        "deep-rotnet": ("teal", "<"), "deep-nce": ("orange", "o"),
-        "deep-deepcluster": ("brown", "D"), "deep-suml": ("green", "o"),
-    }.items()
-}  # fmt: skip
-OTHER_STYLES = [
-    style
-    for marker, glyph in GLYPHS.items()
-    for color in COLORS.values()
-    if (style := Style(color, marker, glyph)) not in STYLES.values()
-]
-
-
-def method_styles(methods: Sequence[str]) -> dict[str, Style]:
-    """Assign a style to every method: its own, or one that its name gives.
-
-    Of two methods with the same one, the later in the alphabet takes the next.
-    """
-    styles = {name: STYLES[name] for name in methods if name in STYLES}
-    for name in sorted(set(methods) - STYLES.keys()):
-        place = crc32(name.encode(errors="surrogateescape"))
-        free = [style for style in OTHER_STYLES if style not in styles.values()] or OTHER_STYLES
-        wanted = OTHER_STYLES[place % len(OTHER_STYLES)]
-        styles[name] = wanted if wanted in free else free[place % len(free)]
-    return {name: styles[name] for name in methods}
-
-
-def wrap_name(name: str) -> str:
-    r"""Break a method's name between its parameters.
-
-    Examples
-    --------
-    >>> wrap_name("ssdml[n_neighbors=20;decay=0.9;angle=35]").split("\n")
-    ['ssdml[n_neighbors=20;', 'decay=0.9;angle=35]']
-    """
-    lines = [""]
-    for part in re.findall(r"[^;]+;?", name):
-        if lines[-1] and len(lines[-1] + part) > MAX_WIDTH:
-            lines.append("")
-        lines[-1] += part
-    return "\n".join(lines)
-
-
-def max_lines(names: Iterable[str]) -> int:
-    """Return the number of lines of the longest wrapped name."""
-    return max(wrap_name(name).count("\n") + 1 for name in names)
 
 
 class Picture(NamedTuple):

@@ -19,17 +19,14 @@ from ssdml.experiments.analysis.tables import (
     score_tables,
 )
 from ssdml.experiments.report.figures import (
-    Style,
     differences_of,
     draw_curves,
     draw_estimates,
     label_curves,
-    max_lines,
-    method_styles,
     new_figure,
     ranking_figure,
-    wrap_name,
 )
+from ssdml.experiments.report.styles import Style, max_lines, method_styles, wrap_name
 from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.grid import safe_name
 from ssdml.experiments.runs.results import latest, methods_of

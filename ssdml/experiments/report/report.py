@@ -13,9 +13,10 @@ from ssdml.experiments.analysis.formats import duration, interval, number, perce
 from ssdml.experiments.analysis.study import MARGIN, rank_over_datasets
 from ssdml.experiments.analysis.tables import ALL_SCORES, HEADLINE, LEVEL, conditions
 from ssdml.experiments.report.explorer import MAX_CLASSES
-from ssdml.experiments.report.figures import method_styles, ranking_picture
+from ssdml.experiments.report.figures import ranking_picture
 from ssdml.experiments.report.lead import lead
 from ssdml.experiments.report.sections import Section, make_section
+from ssdml.experiments.report.styles import method_styles
 from ssdml.experiments.runs.details import RunDetails, load_details
 from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest, methods_of

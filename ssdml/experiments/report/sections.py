@@ -14,15 +14,14 @@ from ssdml.experiments.methods.registry import METHODS
 from ssdml.experiments.report.explorer import Explorer, make_explorer
 from ssdml.experiments.report.figures import (
     Picture,
-    Style,
     curve_pictures,
     difference_pictures,
     history_pictures,
-    method_styles,
     ranking_picture,
     reliability_picture,
     robustness_pictures,
 )
+from ssdml.experiments.report.styles import Style, method_styles
 from ssdml.experiments.runs.details import RunDetails
 from ssdml.experiments.runs.results import (
     FAILED,

@@ -27,13 +27,9 @@ from ssdml.experiments.analysis.tables import (
     worse_than_best,
 )
 from ssdml.experiments.report import write_report
-from ssdml.experiments.report.figures import (
-    as_svg,
-    draw_critical_difference,
-    method_styles,
-    new_figure,
-)
+from ssdml.experiments.report.figures import as_svg, draw_critical_difference, new_figure
 from ssdml.experiments.report.report import read_sections
+from ssdml.experiments.report.styles import method_styles
 from ssdml.experiments.runs.results import RESULTS, budget_of
 from tests.rows import append_row
 

@@ -12,11 +12,9 @@ from matplotlib.figure import Figure
 
 from ssdml.experiments.analysis.statistics import Estimate
 from ssdml.experiments.report.figures import (
-    COLORS,
     GRID,
     INK,
     MUTED,
-    STYLES,
     ClassMap,
     as_svg,
     class_maps,
@@ -24,12 +22,10 @@ from ssdml.experiments.report.figures import (
     draw_curves,
     draw_estimates,
     history_pictures,
-    max_lines,
-    method_styles,
     new_figure,
-    wrap_name,
 )
 from ssdml.experiments.report.files import save_figures
+from ssdml.experiments.report.styles import COLORS, STYLES, max_lines, method_styles, wrap_name
 from ssdml.experiments.runs.details import MapSample
 from ssdml.experiments.runs.results import RESULTS
 from ssdml.metric.fitted.maps import CLASS_COLORS, spread_colors
