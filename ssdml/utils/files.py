@@ -7,8 +7,8 @@ import math
 import os
 import stat
 import zipfile
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, Self
@@ -97,6 +97,28 @@ KINDS = {
 
 class MemoryLimitError(ValueError):
     """A file would take too much memory."""
+
+
+@contextmanager
+def refuse_damage(path: Path, way_out: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn errors of a library that reads a file into a ValueError that names it.
+
+    These errors tell of damage; without them, any error does but MemoryLimitError.
+
+    Examples
+    --------
+    >>> with refuse_damage(Path("a.zip"), "Download it again.", zipfile.BadZipFile):
+    ...     raise zipfile.BadZipFile("File is not a zip file")
+    Traceback (most recent call last):
+    ValueError: a.zip: truncated or damaged (File is not a zip file). Download it again.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemoryLimitError) or not isinstance(error, errors or Exception):
+            raise
+        what = "truncated or damaged" if errors else "cannot be read"
+        raise ValueError(f"{path}: {what} ({error}). {way_out}") from error
 
 
 def open_regular(path: Path) -> BufferedReader:

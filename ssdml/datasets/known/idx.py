@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.base import RawItems, stack_splits
-from ssdml.utils.files import check_memory, check_regular, open_regular
+from ssdml.utils.files import check_memory, check_regular, open_regular, refuse_damage
 
 IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -42,13 +42,9 @@ def read_idx(path: Path, n_axes: int) -> npt.NDArray[Any]:
     with open_regular(path) as file:
         if path.suffix != ".gz":
             return _read_idx(path, file, n_axes)
-        try:
-            with gzip.open(file) as unzipped:
-                return _read_idx(path, unzipped, n_axes)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(
-                f"{path}: truncated or damaged ({error}). Download it again."
-            ) from error
+        damage = (EOFError, gzip.BadGzipFile, zlib.error)
+        with refuse_damage(path, "Download it again.", *damage), gzip.open(file) as unzipped:
+            return _read_idx(path, unzipped, n_axes)
 
 
 def _read_idx(path: Path, file: Any, n_axes: int) -> npt.NDArray[Any]:

@@ -27,11 +27,11 @@ import numpy as np
 from ssdml.datasets.reading.table import Table, distinct
 from ssdml.utils.files import (
     VALUE_BYTES,
-    MemoryLimitError,
     check_memory,
     check_regular,
     open_regular,
     parse_json,
+    refuse_damage,
 )
 
 if TYPE_CHECKING:
@@ -64,16 +64,11 @@ def read_arrow(path: Path, on_disk: int | None = None) -> Table:
         If the file is damaged, holds no rows, or would take too much memory.
     """
     on_disk = on_disk or check_regular(path)
-    try:
-        with open_regular(path) as file:
-            is_parquet = path.suffix.lower() in PARQUET
-            columns = (_parquet if is_parquet else _arrow)(path, file, on_disk)
-            columns.validate(full=True)  # offsets of a forged file may point anywhere
-            names = _class_names(columns)
-    except MemoryLimitError:
-        raise
-    except Exception as error:  # pyarrow raises many kinds on damaged files
-        raise ValueError(f"{path}: cannot be read ({error}). Write it again.") from error
+    with refuse_damage(path, "Write it again."), open_regular(path) as file:
+        is_parquet = path.suffix.lower() in PARQUET
+        columns = (_parquet if is_parquet else _arrow)(path, file, on_disk)
+        columns.validate(full=True)  # offsets of a forged file may point anywhere
+        names = _class_names(columns)
     if not len(columns):
         raise ValueError(f"{path}: must contain rows; got none.")
     index = _index(columns)

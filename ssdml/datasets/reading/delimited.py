@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number, of_cells
-from ssdml.utils.files import WAYS_OUT, check_memory, check_regular, open_regular
+from ssdml.utils.files import (
+    WAYS_OUT,
+    check_memory,
+    check_regular,
+    open_regular,
+    refuse_damage,
+)
 from ssdml.utils.typing import Ints
 
 if TYPE_CHECKING:
@@ -182,15 +188,11 @@ def unpacked(path: Path, on_disk: int) -> bytes:
         if suffix not in COMPRESSED:
             return file.read()
         parts: list[bytes] = []
-        try:
-            with _opened(file, suffix) as stream:
-                while part := stream.read(CHUNK):
-                    parts.append(part)
-                    check_memory(path, sum(map(len, parts)), on_disk, so_far=True)
-        except (OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError) as error:
-            raise ValueError(
-                f"{path}: truncated or damaged ({error}). Compress it again."
-            ) from error
+        damage = (OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError)
+        with refuse_damage(path, "Compress it again.", *damage), _opened(file, suffix) as stream:
+            while part := stream.read(CHUNK):
+                parts.append(part)
+                check_memory(path, sum(map(len, parts)), on_disk, so_far=True)
     return b"".join(parts)
 
 

@@ -37,6 +37,7 @@ from ssdml.utils.files import (
     check_regular,
     open_regular,
     read_regular,
+    refuse_damage,
 )
 from ssdml.utils.labels import NO_LABEL, is_unlabeled
 
@@ -78,7 +79,7 @@ def read_image_folder(folder: Path, *, needs_label: bool = True) -> RawItems:
 
 def read_image_zip(path: Path, *, needs_label: bool = True) -> RawItems:
     """Read the same tree from a zip file."""
-    try:
+    with refuse_damage(path, "Download it again.", *ZIP_ERRORS):
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             entries = {i.filename: i.file_size for i in archive.infolist()}
         entries = {name: size for name, size in entries.items() if not name.endswith("/")}
@@ -87,10 +88,6 @@ def read_image_zip(path: Path, *, needs_label: bool = True) -> RawItems:
         on_disk = check_regular(path)
         check_memory(path, max((entries[name] for name in images), default=0), on_disk)
         return _read_tree(path, sorted(entries), images, on_disk, needs_label)
-    except MemoryLimitError:
-        raise
-    except ZIP_ERRORS as error:
-        raise ValueError(f"{path}: truncated or damaged ({error}). Download it again.") from error
 
 
 def texts_of_classes(folder: Path, tables: Sequence[Path]) -> list[Path]:

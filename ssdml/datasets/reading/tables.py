@@ -29,13 +29,13 @@ from ssdml.datasets.reading.table import (
     of_cells,
 )
 from ssdml.utils.files import (
-    MemoryLimitError,
     check_memory,
     check_names,
     check_regular,
     check_signature,
     open_regular,
     parse_json,
+    refuse_damage,
 )
 
 DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".psv")
@@ -107,25 +107,22 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
 
     Raises ValueError as `read_table` does, and if there are several tables.
     """
-    try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            infos = {i.filename: i for i in archive.infolist() if not is_hidden(i.filename)}
-            has_images = any(Path(name).suffix.lower() in image_suffixes() for name in infos)
-            tables = [] if has_images else [name for name in infos if table_suffix(Path(name))]
-            if len(tables) > 1:
-                raise ValueError(f"it holds several tables, {listed(tables)}")
-            if not tables:
-                return None
-            [name] = tables
-            on_disk = check_regular(path)
-            check_memory(path, infos[name].file_size, on_disk)
-            content = archive.read(name)
-    except MemoryLimitError:
-        raise
-    except Exception as error:  # of damaged files
-        raise ValueError(
-            f"{path}: cannot be read ({error}). Unzip it, and name a table in it."
-        ) from error
+    with (
+        refuse_damage(path, "Unzip it, and name a table in it."),
+        open_regular(path) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
+        infos = {i.filename: i for i in archive.infolist() if not is_hidden(i.filename)}
+        has_images = any(Path(name).suffix.lower() in image_suffixes() for name in infos)
+        tables = [] if has_images else [name for name in infos if table_suffix(Path(name))]
+        if len(tables) > 1:
+            raise ValueError(f"it holds several tables, {listed(tables)}")
+        if not tables:
+            return None
+        [name] = tables
+        on_disk = check_regular(path)
+        check_memory(path, infos[name].file_size, on_disk)
+        content = archive.read(name)
     check_names(path, [name])
     with TemporaryDirectory() as folder:
         inside = Path(folder) / PurePosixPath(name).name
@@ -461,19 +458,14 @@ def _visible_sheets(path: Path, on_disk: int) -> tuple[Any, dict[str, dict[int, 
         raise ImportError(
             f"Reading {path.suffix} needs openpyxl: pip install 'ssdml[excel]'"
         ) from error
-    try:
-        with open_regular(path) as file:
-            with zipfile.ZipFile(file) as archive:
-                xml = sum(info.file_size for info in archive.infolist())
-            check_memory(path, XML_RATIO * xml, on_disk)
-            book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
-            cells = _CellCount(path, on_disk)
-            shown = [s for s in book.worksheets if s.sheet_state == "visible"]
-            return book, {sheet.title: _filled_rows(sheet, cells) for sheet in shown}
-    except MemoryLimitError:
-        raise
-    except Exception as error:  # openpyxl raises many kinds on damaged files
-        raise ValueError(f"{path}: cannot be read ({error}). Save it again.") from error
+    with refuse_damage(path, "Save it again."), open_regular(path) as file:
+        with zipfile.ZipFile(file) as archive:
+            xml = sum(info.file_size for info in archive.infolist())
+        check_memory(path, XML_RATIO * xml, on_disk)
+        book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
+        cells = _CellCount(path, on_disk)
+        shown = [s for s in book.worksheets if s.sheet_state == "visible"]
+        return book, {sheet.title: _filled_rows(sheet, cells) for sheet in shown}
 
 
 def _merged_cells(path: Path, sheet: Any) -> list[tuple[int, int, int]]:
