@@ -194,13 +194,13 @@ def neighborhood(
     }
     edges = np.array(sorted(pairs))
     return Neighborhood(
-        rows,
-        len(near),
-        edges,
-        np.zeros(len(edges)) if affinity is None else affinity(*rows[edges.T]),
-        None if y is None else y[rows],
-        np.array([place[row] for row in positives], dtype=np.int64),
-        np.array([place[row] for row in negatives], dtype=np.int64),
+        rows=rows,
+        n_neighbors=len(near),
+        edges=edges,
+        affinities=np.zeros(len(edges)) if affinity is None else affinity(*rows[edges.T]),
+        labels=None if y is None else y[rows],
+        positives=np.array([place[row] for row in positives], dtype=np.int64),
+        negatives=np.array([place[row] for row in negatives], dtype=np.int64),
     )
 
 

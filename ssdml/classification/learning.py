@@ -268,17 +268,17 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         prior = ClassPrior(shares, min(2 * prior.skew, MOST_SKEW))
     trust = _trust(members, weights)
     return Evidence(
-        np.eye(n_classes, dtype=np.float32)[codes[labeled]],
-        labeled,
-        reweighted(pooled, prior.shares / shares),
-        prior.shares,
-        drawn,
-        prior.skew,
-        doubt + (1 - doubt) * trust,
-        doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
-        held_out,
-        _trusted_form(members, places, weights),
-        voting(weights),
+        labels=np.eye(n_classes, dtype=np.float32)[codes[labeled]],
+        labeled=labeled,
+        pooled=reweighted(pooled, prior.shares / shares),
+        prior=prior.shares,
+        drawn=drawn,
+        skew=prior.skew,
+        trust=doubt + (1 - doubt) * trust,
+        reach=doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
+        held_out=held_out,
+        form=_trusted_form(members, places, weights),
+        voters=voting(weights),
     )
 
 

@@ -302,14 +302,14 @@ def summarize(
         return np.searchsorted(chosen, rows)
 
     return moments, Summary(
-        in_precision(state.distributions[:n_own], state.X.dtype),
-        numbers[chosen],
-        state.X[chosen],
-        _renumbered(triplets, places),
-        places(references),
-        (report,),
-        held_out,
-        direct,
+        distributions=in_precision(state.distributions[:n_own], state.X.dtype),
+        numbers=numbers[chosen],
+        X=state.X[chosen],
+        triplets=_renumbered(triplets, places),
+        references=places(references),
+        history=(report,),
+        held_out=held_out,
+        direct=direct,
     )
 
 
@@ -379,14 +379,14 @@ def pool_summaries(summaries: Sequence[Summary]) -> Summary:
 
     *ends, weights = zip(*(summary.triplets for summary in summaries), strict=True)
     return Summary(
-        np.concatenate([summary.distributions for summary in summaries]),
-        np.concatenate([summary.numbers for summary in summaries]),
-        np.concatenate([summary.X for summary in summaries]),
-        Triplets._make([*map(joined, ends), np.concatenate(weights)]),
-        joined([summary.references for summary in summaries]),
-        tuple(chain.from_iterable(summary.history for summary in summaries)),
-        summaries[0].held_out,
-        summaries[0].direct,
+        distributions=np.concatenate([summary.distributions for summary in summaries]),
+        numbers=np.concatenate([summary.numbers for summary in summaries]),
+        X=np.concatenate([summary.X for summary in summaries]),
+        triplets=Triplets._make([*map(joined, ends), np.concatenate(weights)]),
+        references=joined([summary.references for summary in summaries]),
+        history=tuple(chain.from_iterable(summary.history for summary in summaries)),
+        held_out=summaries[0].held_out,
+        direct=summaries[0].direct,
     )
 
 

@@ -274,17 +274,17 @@ def _pilot_shape(pilot: SSDML, X: Array, n_classes: int) -> tuple[FitShape, Arra
         forms = linear_forms(X, few=False)
         searched, n_forms = forms[0](X), len(forms)
     shape = FitShape(
-        len(X),
-        X.shape[1],
-        n_classes,
-        searched.shape[1],
-        min(pilot.n_neighbors, len(X) - 1),
-        X.dtype.itemsize,
-        n_forms,
-        pilot.partition_size,
-        one_sided,
-        pilot.n_components,
-        pilot.input_weight != 0,
+        n_samples=len(X),
+        n_features=X.shape[1],
+        n_classes=n_classes,
+        n_searched=searched.shape[1],
+        n_neighbors=min(pilot.n_neighbors, len(X) - 1),
+        itemsize=X.dtype.itemsize,
+        n_forms=n_forms,
+        partition_size=pilot.partition_size,
+        one_sided=one_sided,
+        n_components=pilot.n_components,
+        input_weight=pilot.input_weight != 0,
     )
     return shape, searched
 

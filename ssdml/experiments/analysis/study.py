@@ -172,15 +172,15 @@ def study_scores(rows: Sequence[Row]) -> StudyScores | None:
         return None
     names = (methods, [budget.amount for budget in few], [f"seed {seed}" for seed in seeds])
     return StudyScores(
-        rows[0]["dataset"],
-        score,
-        [methods[i] for i in kept_methods],
-        [few[i] for i in kept_budgets],
-        [seeds[i] for i in kept_seeds],
-        table[np.ix_(*kept)],
-        table[kept_methods, -1][:, kept_seeds],
-        rows[0]["n_test"] / rows[0]["n_train"],
-        [
+        dataset=rows[0]["dataset"],
+        score=score,
+        methods=[methods[i] for i in kept_methods],
+        budgets=[few[i] for i in kept_budgets],
+        seeds=[seeds[i] for i in kept_seeds],
+        values=table[np.ix_(*kept)],
+        full=table[kept_methods, -1][:, kept_seeds],
+        test_share=rows[0]["n_test"] / rows[0]["n_train"],
+        excluded=[
             name
             for axis, places in zip(names, kept, strict=True)
             for i, name in enumerate(axis)

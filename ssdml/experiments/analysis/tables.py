@@ -142,15 +142,15 @@ def score_table(rows: Sequence[Row]) -> ScoreTable:
     lines.sort(key=lambda line: line._order)
     first = rows[0]
     return ScoreTable(
-        first["dataset"],
-        first["labels_per_class"],
-        seeds,
-        reference,
-        lines,
-        first["n_train"],
-        first["n_labeled"],
-        first["n_test"],
-        budget_of(first),
+        dataset=first["dataset"],
+        labels_per_class=first["labels_per_class"],
+        seeds=seeds,
+        reference=reference,
+        lines=lines,
+        n_train=first["n_train"],
+        n_labeled=first["n_labeled"],
+        n_test=first["n_test"],
+        budget=budget_of(first),
     )
 
 

@@ -82,14 +82,14 @@ def update(kept: Kept, pooled: Pooled, labels: Ints, model: SSDML) -> tuple[Kept
         classes.of_rows(kept.X, distributions), represent=model.representation_ is not None
     )
     learned = Learned(
-        model.components_,
-        model.input_weight_,
-        distributions,
-        classifier,
-        represented,
-        classes.evidence.held_out,
-        model.triplets_,
-        tuple(model.history_),
+        components=model.components_,
+        input_weight=model.input_weight_,
+        distributions=distributions,
+        classifier=classifier,
+        represented=represented,
+        held_out=classes.evidence.held_out,
+        triplets=model.triplets_,
+        history=tuple(model.history_),
     )
     return kept._replace(pooled=Pooled(classes, first, pooled.labels)), learned
 
