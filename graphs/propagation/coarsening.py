@@ -38,10 +38,12 @@ class CoarseCorrection:
     """
 
     def __init__(self, similarity: sparse.csr_array, decay: float, profile: Array) -> None:
-        basis = cluster_basis(nearest_seeds(similarity, _count_clusters(len(profile))), profile)
+        n = len(profile)
+        n_clusters = min(n, MAX_CLUSTERS, int(CLUSTERS_PER_ROOT * n**0.5))
+        basis = cluster_basis(nearest_seeds(similarity, n_clusters), profile)
         system = np.eye(basis.shape[1]) - decay * coarse_product(similarity, basis)
         self._inverse = np.linalg.inv(system)
-        self._parts = [basis[rows] for rows in row_blocks(len(profile), BLOCK_ROWS)]
+        self._parts = [basis[rows] for rows in row_blocks(n, BLOCK_ROWS)]
         self._turned = [sparse.csr_array(part.T) for part in self._parts]
 
     def restrict(self, rows: slice, block: Array) -> Array:
@@ -88,10 +90,6 @@ def coarse_product(matrix: sparse.csr_array, basis: sparse.csr_array) -> Array:
     for rows in row_blocks(matrix.shape[0], BLOCK_ROWS):
         product += (basis[rows].T @ (matrix[rows] @ basis)).toarray()
     return product
-
-
-def _count_clusters(n_rows: int) -> int:
-    return min(n_rows, MAX_CLUSTERS, int(CLUSTERS_PER_ROOT * n_rows**0.5))
 
 
 def in_cache_order(matrix: sparse.csr_array, n_columns: int) -> tuple[Ints, sparse.csr_array]:

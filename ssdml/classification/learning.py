@@ -277,7 +277,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
         trust=doubt + (1 - doubt) * trust,
         reach=doubt * FEW_REACH + (1 - doubt) * min(trust, MAX_REACH),
         held_out=held_out,
-        form=_trusted_form(members, places, weights),
+        form=int(np.bincount(places, weights * [m.of_form for m in members]).argmax()),
         voters=voting(weights),
     )
 
@@ -383,11 +383,6 @@ def _weights(
     if held.any():
         weights = pool_weights(logits, codes[held], doubt * few + (1 - doubt) / len(few))
     return weights, softmax(np.tensordot(weights, logits, 1)), doubt
-
-
-def _trusted_form(members: list[Member], places: list[int], weights: Floats) -> int:
-    """The form whose members weigh most."""
-    return int(np.bincount(places, weights * [member.of_form for member in members]).argmax())
 
 
 def _trust(members: list[Member], weights: Floats) -> float:

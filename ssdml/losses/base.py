@@ -230,7 +230,7 @@ class Loss(Term, _Base):
             value = scalar(self.of_batch(batch), who)
             if can_check_values() and value.detach().item() == 0:
                 mined = indices_tuple is not None  # a miner may find nothing in a good batch
-                if not mined or (batch.labels is not None and not _any_labeled(batch.labels)):
+                if not mined or (batch.labels is not None and (batch.labels == UNLABELED).all()):
                     self._warn_if_unusable(batch, who)
         return value
 
@@ -368,10 +368,6 @@ def _sum_of(one: Any, other: Any) -> LossSum:
     if not all(isinstance(term, nn.Module) for term in terms):
         return NotImplemented
     return LossSum(terms)
-
-
-def _any_labeled(labels: torch.Tensor) -> bool:
-    return bool((labels != UNLABELED).any())
 
 
 def _terms(term: Any) -> list[tuple[float, nn.Module]]:

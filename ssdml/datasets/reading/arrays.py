@@ -296,7 +296,8 @@ def _checked(
             f"{path}: test must have {len(items)} booleans, one per row; "
             f"got shape {test.shape}, dtype {test.dtype}."
         )
-    summary = Summary(str(path), {"samples": f"array {names[0]}, {_by(items.shape)}"})
+    size = " x ".join(f"{length:,}" for length in items.shape)
+    summary = Summary(str(path), {"samples": f"array {names[0]}, {size}"})
     if holds_texts:
         return RawItems(None, y, test, texts=items.astype(object), summary=summary)
     if items.dtype.kind == "f":
@@ -304,7 +305,3 @@ def _checked(
     if has_channels_first(items.shape[1:]):
         items = np.moveaxis(items, 1, -1)
     return RawItems(items, y, test, summary=summary)
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return " x ".join(f"{length:,}" for length in shape)

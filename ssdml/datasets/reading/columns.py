@@ -321,7 +321,8 @@ class Chooser:
             for n in free
             if self.kinds[n] == "text" and self._repeats(n) and not self.has_words(n)
         ]
-        integers = [n for n in free if self.kinds[n] == "number" and self._are_codes(n)]
+        numbers = [n for n in free if self.kinds[n] == "number"]
+        integers = [n for n in numbers if _are_whole(self._known(n)) and self._repeats(n)]
         others = {*self.roles.left_out, *filter(self._names_rows, free)}
         last = next((n for n in reversed(self.names) if n not in others), None)
         partly = [n for n in (*texts, *integers) if self.cells.numbers(n).missing.any()]
@@ -389,9 +390,6 @@ class Chooser:
         known = self._known(name)
         return _are_whole(known) or 2 * len(np.unique(known)) <= len(known)
 
-    def _are_codes(self, name: str) -> bool:
-        return _are_whole(self._known(name)) and self._repeats(name)
-
     def _known(self, name: str) -> Floats:
         """Return the finite numbers of a column."""
         values = self.cells.numbers(name).values
@@ -408,7 +406,8 @@ class Chooser:
 
     def _id(self, index: str | None) -> None:
         roles = self.roles
-        named = [n for n in self.free("number", "text") if self._is_key(n)]
+        free = self.free("number", "text")
+        named = [n for n in free if folded(n) in ID_NAMES or self._names_ids(n)]
         keys = [n for n in named if self.is_distinct(n)]
         if roles.id is None and keys:
             roles.id = keys[0]
@@ -446,9 +445,6 @@ class Chooser:
         """Count the different numbers of a column; infinity if they are not whole."""
         known = self._known(name)
         return len(np.unique(known)) if _are_whole(known) else np.inf
-
-    def _is_key(self, name: str) -> bool:
-        return folded(name) in ID_NAMES or self._names_ids(name)
 
     def _names_ids(self, name: str) -> bool:
         """Whether a column has such a name that no other content is likely."""

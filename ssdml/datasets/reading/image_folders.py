@@ -446,9 +446,10 @@ def _labels_of(
         )
     mixed = max(depths, default=0) > 2 and not by_part and any(_are_parts([t]) for t in tops)
     if not paths or mixed or not (2 in depths or (depths == {1} and not needs_label)):
+        found = f"{len(paths)} {what}s, the first {str(paths[0])!r}" if paths else f"no {what}s"
         raise ValueError(
             f"{root}: must contain class/{what} files, or train/class/{what} and "
-            f"test/class/{what}; got {_outline(paths, what)}. Put the {what}s of a class into a "
+            f"test/class/{what}; got {found}. Put the {what}s of a class into a "
             "folder of its name, and those without a label beside these folders or into one called "
             "unlabeled. If none has a label, load_dataset takes needs_label=False."
             + (f" Or name the {what}s in {unused!r}, which names none of them." if unused else "")
@@ -552,7 +553,3 @@ def _without_labeled(paths: list[PurePosixPath]) -> list[PurePosixPath]:
 
 def _are_parts(folders: Iterable[str]) -> bool:
     return all(folder.casefold() in SPLITS for folder in folders)
-
-
-def _outline(names: Sequence[PurePosixPath], what: str) -> str:
-    return f"{len(names)} {what}s, the first {str(names[0])!r}" if names else f"no {what}s"

@@ -50,7 +50,7 @@ def test_basis_is_orthonormal_and_spans_profile(weights):
 @pytest.mark.parametrize("n_clusters", [1, 12, 301])
 def test_correction_matches_dense_algebra(weights, rng, monkeypatch, n_clusters):
     monkeypatch.setattr(coarsening, "BLOCK_ROWS", 100)
-    monkeypatch.setattr(coarsening, "_count_clusters", lambda n_rows: n_clusters)
+    monkeypatch.setattr(coarsening, "CLUSTERS_PER_ROOT", (n_clusters + 0.5) / 301**0.5)
     similarity, profile = symmetric_normalized(weights), profile_of(weights)
     correction = CoarseCorrection(similarity, 0.9, profile)
     block, blocks = rng.standard_normal((301, 3)), row_blocks(301, 100)
