@@ -16,7 +16,6 @@ from ssdml.cli.options import (
     LabelColumn,
     NoLabel,
     TextColumn,
-    refuse_to_replace,
     say,
 )
 
@@ -39,19 +38,15 @@ def suggest_next(
     force: Force = False,
 ) -> None:
     """List the samples whose labels would help most, with the model's guesses."""
-    if out is not None:
-        refuse_to_replace(out, force)
+    samples.check_out(out, force)
     import numpy as np
 
     from ssdml.cli.terminal import spinner
     from ssdml.datasets.reading.summary import counted
-    from ssdml.datasets.writing import check_suffix
     from ssdml.metric.estimator import SSDML
     from ssdml.model_selection.labeling import suggest_labels
     from ssdml.utils.persistence import saved_class
 
-    if out is not None:
-        check_suffix(out)
     if saved_class(model) == "DeepSSDML":
         raise ValueError(
             f"{model} holds a network, for which no samples are suggested. `ssdml label` suggests "

@@ -212,16 +212,12 @@ def predict(
     force: Force = False,
 ) -> None:
     """Predict the labels of samples, with confidences."""
-    if out is not None:
-        refuse_to_replace(out, force)
+    samples.check_out(out, force)
     import numpy as np
 
     from ssdml.cli.terminal import spinner
     from ssdml.datasets.reading.summary import counted
-    from ssdml.datasets.writing import check_suffix
 
-    if out is not None:
-        check_suffix(out)
     learned = _loaded(model)
     choice = samples.chosen(label, text, id_column, needs_label=False)
     raw, X, given = samples.read_new(model, data, choice, encoding, no_label)

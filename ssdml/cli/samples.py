@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ssdml.cli.options import names, say
+from ssdml.cli.options import names, refuse_to_replace, say
 
 if TYPE_CHECKING:
     from ssdml.datasets.base import Dataset, RawItems
@@ -155,6 +155,15 @@ def numbered(raw: RawItems, n: int) -> dict[str, Any]:
     import numpy as np
 
     return {"row": np.arange(n)} if raw.ids is None else {"id": np.asarray(raw.ids)}
+
+
+def check_out(out: Path | None, force: bool) -> None:
+    """Raise unless :func:`put_out` can write the file."""
+    if out is not None:
+        refuse_to_replace(out, force)
+        from ssdml.datasets.writing import check_suffix
+
+        check_suffix(out)
 
 
 def put_out(columns: dict[str, Any], out: Path | None) -> None:
