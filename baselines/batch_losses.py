@@ -111,8 +111,7 @@ class AffinityLoss(BatchLoss):
     ) -> torch.Tensor:
         """Compute the loss of a batch."""
         n_known = (weights != 0).sum()
-        total: torch.Tensor = (weights * squares).sum() / n_known.clamp_min(1)
-        return total
+        return (weights * squares).sum() / n_known.clamp_min(1)
 
 
 @dataclass(frozen=True)
@@ -189,8 +188,7 @@ def dense_block(matrix: sparse.csr_array, rows: Array) -> Array:
     array([[2., 2.],
            [2., 2.]])
     """
-    block: Array = matrix[rows][:, rows].toarray()
-    return block
+    return matrix[rows][:, rows].toarray()
 
 
 def _mean(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -340,8 +340,7 @@ def posterior(M: Floats, terms: Terms, model: Model) -> Array:
     array([0.8808])
     """
     logits = _logits(M, terms, model)
-    q: Array = expit((1 + terms.entropy_weight) * logits)
-    return q
+    return expit((1 + terms.entropy_weight) * logits)
 
 
 def _logits(M: Floats, terms: Terms, model: Model) -> Array:

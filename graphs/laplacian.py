@@ -101,8 +101,7 @@ def heat_scales(farthest: Array) -> Array:
     positive = farthest[farthest > 0]
     if not positive.size:
         return np.ones_like(farthest)
-    scales: Array = np.maximum(farthest, SCALE_FLOOR * np.median(positive))
-    return scales
+    return np.maximum(farthest, SCALE_FLOOR * np.median(positive))
 
 
 def heat(lengths: Array, own: Array, others: Array) -> Array:
@@ -120,8 +119,7 @@ def neighbor_weights(distances: Array, sharpness: float = 1.0) -> Array:
     array([[1.   , 0.368, 0.018]])
     """
     farthest = np.maximum(distances[:, -1:], np.finfo(distances.dtype).tiny)
-    weights: Array = np.exp(-sharpness * (distances / farthest) ** 2)
-    return weights
+    return np.exp(-sharpness * (distances / farthest) ** 2)
 
 
 def _cosine(graph: KNNGraph) -> Array:

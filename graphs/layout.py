@@ -211,5 +211,4 @@ def _self_energy(parts: tuple[Array, ...], cell: float) -> float:
 def _kernel(shape: tuple[int, int], cell: float) -> Array:
     """Transform of ``1 / (1 + r²)`` on a periodic grid."""
     x, y = (np.minimum(np.arange(size), size - np.arange(size)) * cell for size in shape)
-    kernel: Array = fft.rfft2((1 / (1 + x[:, None] ** 2 + y**2)).astype(np.float32))
-    return kernel
+    return fft.rfft2((1 / (1 + x[:, None] ** 2 + y**2)).astype(np.float32))

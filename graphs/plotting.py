@@ -386,7 +386,6 @@ def curves(starts: Array, ends: Array) -> Array:
     is_straight = ~starts.any(axis=1, keepdims=True)
     controls = np.where(is_straight, middles, 2 * wanted - middles)  # of a quadratic Bézier curve
     t = np.linspace(0, 1, CURVE_POINTS)[:, None]
-    lines: Array = (
+    return (
         (1 - t) ** 2 * starts[:, None] + 2 * t * (1 - t) * controls[:, None] + t**2 * ends[:, None]
     )
-    return lines

@@ -259,8 +259,7 @@ class ArrayLookup:
 
     def values(self, i: Ints, j: Ints) -> Array:
         """Return affinities of the pairs (i, j); 0 if unknown."""
-        entries: Array = self.affinities[i, j]
-        return entries
+        return self.affinities[i, j]
 
     def evidence(self, i: Ints, j: Ints) -> Array:
         """Return affinities whose sign decides."""
@@ -358,8 +357,7 @@ class MassLookup:
 
     def weights(self, ends: tuple[Ints, ...], affinities: tuple[Array, ...]) -> Array:
         """Weight triplets by the product of their ends' confidences."""
-        product: Array = np.prod([self.confidences[end] for end in ends], axis=0)
-        return product
+        return np.prod([self.confidences[end] for end in ends], axis=0)
 
     def _draw_from(self, classes: Ints, rng: np.random.Generator) -> Ints:
         """Draw a row of each given likeliest class, in proportion to its confidence."""

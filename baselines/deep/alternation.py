@@ -238,5 +238,4 @@ def draw_batch(known: Indices, graph: KNNGraph, size: int, rng: np.random.Genera
     rows = rng.integers(len(graph.indices), size=n_pairs)
     neighbors = graph.indices[rows, rng.integers(graph.n_neighbors, size=n_pairs)]
     drawn = rng.choice(known, n_known, replace=False)
-    batch: Indices = np.concatenate([drawn, rows, neighbors])
-    return batch
+    return np.concatenate([drawn, rows, neighbors])

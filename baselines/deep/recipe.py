@@ -160,8 +160,7 @@ class Softmax(nn.Module):
         rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
         centered = rows - rows.mean(dim=0)
         scale = (centered.square().mean(dim=0) + EPSILON).rsqrt()
-        logits: Tensor = self.linear(centered * scale)
-        return logits
+        return self.linear(centered * scale)
 
 
 def shuffled(rows: Indices, size: int, count: int, rng: np.random.Generator) -> Iterator[Indices]:

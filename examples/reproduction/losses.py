@@ -68,8 +68,7 @@ class AtLength(nn.Module):
 
     def forward(self, embeddings: torch.Tensor, *others: Any) -> torch.Tensor:
         """Compute the loss of the scaled embeddings."""
-        value: torch.Tensor = self.loss(self.scaled(embeddings), *others)
-        return value
+        return self.loss(self.scaled(embeddings), *others)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Parameter groups of the inner loss."""

@@ -185,8 +185,7 @@ def _with_head(
     with SeededDraws(random_state):
         head: Any = nn.Sequential(projection, ResidualHead(axes.shape[1]))
     method = TRAINED[name](head, learning["n_components"])
-    made: Compared = with_settings(method(random_state, n_jobs), learning)
-    return made
+    return with_settings(method(random_state, n_jobs), learning)
 
 
 def _loss(name: str, backbone: Any, n_components: int | None, **training: float) -> Factory:

@@ -31,8 +31,7 @@ class Autoencoder(nn.Module):
         codes = mean + torch.randn_like(mean) * (log_variance / 2).exp()
         missed = binary_cross_entropy_with_logits(self.decoder(codes), rows, reduction="sum")
         divergence = (mean**2 + log_variance.exp() - 1 - log_variance).sum() / 2
-        loss: torch.Tensor = missed + divergence
-        return loss
+        return missed + divergence
 
 
 def vae_codes(X: Array, n_codes: int, *, epochs: int = 100, random_state: int = 0) -> Array:

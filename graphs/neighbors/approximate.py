@@ -83,8 +83,7 @@ def _filled(index: Any, points: Rows, efforts: list[int], widths: list[int]) -> 
         if index.metric_type == faiss_metric(True):
             # A row of zeros has cosine 0 with every row, but codes would find none.
             queries = np.where(queries.any(axis=1, keepdims=True), queries, np.float32(1))
-        found: tuple[Array, Ints] = index.search(queries, width)
-        return found
+        return index.search(queries, width)
 
     return Index(search, exert, efforts, widths)
 

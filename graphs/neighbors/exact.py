@@ -197,8 +197,7 @@ def faiss_metric(inner_product: bool) -> int:
     """Return the number of a metric in faiss."""
     import faiss
 
-    metric: int = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
-    return metric
+    return faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
 
 
 def leave_threads_to_us() -> None:

@@ -45,8 +45,7 @@ class ClassMasses:
         """Compute affinities ``2 F_i · F_j - (F_i 1)(F_j 1)`` of the pairs (i, j)."""
         left, right = self.masses[i], self.masses[j]
         totals = left.sum(axis=-1) * right.sum(axis=-1)
-        affinities: Array = 2 * np.einsum("...c,...c->...", left, right) - totals
-        return affinities
+        return 2 * np.einsum("...c,...c->...", left, right) - totals
 
 
 def class_masses(

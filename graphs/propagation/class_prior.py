@@ -41,8 +41,7 @@ def shrunken_shares(counts: Array) -> Floats:
     even = counts.sum() / len(counts)
     chi_square = float(((counts - even) ** 2).sum() / even)
     weight = max(0.0, 1 - (len(counts) - 1) / max(chi_square, 1e-12))
-    shares: Floats = (weight * counts + (1 - weight) * even) / counts.sum()
-    return shares
+    return (weight * counts + (1 - weight) * even) / counts.sum()
 
 
 def estimate_prior(

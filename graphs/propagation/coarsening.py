@@ -48,18 +48,15 @@ class CoarseCorrection:
 
     def restrict(self, rows: slice, block: Array) -> Array:
         """Compute what a block of rows adds to the product with ``Zᵀ``."""
-        restricted: Array = self._turned[rows.start // BLOCK_ROWS] @ block
-        return restricted
+        return self._turned[rows.start // BLOCK_ROWS] @ block
 
     def solve(self, restricted: Array) -> Array:
         """Solve the small system."""
-        solved: Array = self._inverse @ restricted
-        return solved
+        return self._inverse @ restricted
 
     def prolong(self, rows: slice, solved: Array) -> Array:
         """Multiply rows of ``Z`` with the solution."""
-        prolonged: Array = self._parts[rows.start // BLOCK_ROWS] @ solved
-        return prolonged
+        return self._parts[rows.start // BLOCK_ROWS] @ solved
 
 
 def nearest_seeds(similarity: sparse.csr_array, count: int) -> Ints:
@@ -111,8 +108,7 @@ def near_order(symmetric: sparse.csr_array) -> Ints:
     basis = cluster_basis(clusters, np.ones(n))
     places = leaf_places(coarse_product(symmetric, basis))
     # Rows that no seed reaches, -1, come last.
-    order: Ints = np.argsort(np.append(places, len(places))[clusters], kind="stable")
-    return order
+    return np.argsort(np.append(places, len(places))[clusters], kind="stable")
 
 
 def leaf_places(common: Array) -> Ints:

@@ -338,8 +338,7 @@ def class_shares(
         return np.full(n_classes, 1 / n_classes)
     if class_prior is None or (isinstance(class_prior, str) and class_prior == "labeled"):
         counts = np.bincount(codes[codes != UNLABELED])
-        shares: Array = counts / counts.sum()
-        return shares
+        return counts / counts.sum()
     if isinstance(class_prior, str):
         names = "'labeled', 'uniform'" + ", 'estimate'" * (who == "propagate_labels")
         raise ValueError(f"{who}: class_prior must be {names} or an array; got {class_prior!r}.")

@@ -222,5 +222,4 @@ def _reached(weights: sparse.csr_array, codes: Ints) -> Array:
     from scipy.sparse.csgraph import connected_components
 
     _, part = connected_components(weights, directed=False)
-    reached: Array = np.isin(part, part[codes != UNLABELED])
-    return reached
+    return np.isin(part, part[codes != UNLABELED])

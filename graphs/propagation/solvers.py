@@ -49,8 +49,7 @@ def dense_propagator(
     factors = lu_factor(system, overwrite_a=True, check_finite=False)
 
     def propagate(right_hand_sides: Array) -> Array:
-        solved: Array = lu_solve(factors, (1 - decay) * right_hand_sides, check_finite=False)
-        return solved
+        return lu_solve(factors, (1 - decay) * right_hand_sides, check_finite=False)
 
     return propagate
 
@@ -229,8 +228,7 @@ def stabilized_biconjugate_gradient(
     def whole_step(rows: slice, turned: Array, step: Array, damping: Array) -> Array:
         values[rows] += step * direction[rows] + damping * residual[rows]
         residual[rows] -= damping * turned[rows]
-        largest: Array = np.abs(residual[rows]).max(axis=0)
-        return largest
+        return np.abs(residual[rows]).max(axis=0)
 
     def aim(rows: slice, image: Array, damping: Array, factor: Array) -> None:
         direction[rows] -= damping * image[rows]
@@ -279,8 +277,7 @@ def iterate_fixed_point(
 
 
 def _column_dots(left: Array, right: Array) -> Array:
-    dots: Array = np.einsum("nr,nr->r", left, right, dtype=np.float64)
-    return dots
+    return np.einsum("nr,nr->r", left, right, dtype=np.float64)
 
 
 def _divide(numerators: Array, denominators: Array) -> Array:

@@ -83,8 +83,7 @@ class Walks:
     @property
     def inside(self) -> Array:
         """Squared norms of the walks on the modes, (n,)."""
-        squares: Array = np.einsum("nm,nm->n", self.modes, self.modes, dtype=np.float64)
-        return squares
+        return np.einsum("nm,nm->n", self.modes, self.modes, dtype=np.float64)
 
     @property
     def rounding(self) -> float:

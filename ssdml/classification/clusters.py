@@ -25,8 +25,7 @@ class Clusters:
     def logits(self, rows: slice | Indices) -> Array:
         """Minus half the squared distances to the means, up to a constant of the row, (q, C)."""
         chosen, means = self.rows[rows], self.means.astype(self.rows.dtype)
-        scores: Array = chosen @ means.T - (means**2).sum(axis=1) / 2
-        return scores
+        return chosen @ means.T - (means**2).sum(axis=1) / 2
 
     def again(self, labeled: Indices, codes: Ints, diffusion: Diffusion) -> Clusters:
         """Learn from other labels of the same classes."""

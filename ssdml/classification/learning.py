@@ -103,8 +103,7 @@ class HeldOut(NamedTuple):
         p = self.distributions
         expected, variance = p.sum(axis=0), (p * (1 - p)).sum(axis=0)
         found = np.bincount(self.codes, minlength=len(expected))
-        factors: Floats = np.exp((found - expected) / (variance + BIAS_RIDGE))
-        return factors
+        return np.exp((found - expected) / (variance + BIAS_RIDGE))
 
 
 class Voter(NamedTuple):

@@ -128,8 +128,7 @@ def _usual(held: _HeldOut, codes: Ints, n_classes: int) -> Array:
     logs = np.log(held.own + FAINT)
     sums = np.bincount(own, logs, minlength=n_classes)
     overall = logs.mean() if len(logs) else 0.0
-    usual: Array = ((sums + SHRINKAGE * overall) / (counts + SHRINKAGE)).astype(np.float32)
-    return usual
+    return ((sums + SHRINKAGE * overall) / (counts + SHRINKAGE)).astype(np.float32)
 
 
 def _boundary(known: Floats, novel: Floats) -> tuple[float, float]:

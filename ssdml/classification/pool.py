@@ -248,8 +248,7 @@ def _propagation(
 def _log_shares(scores: Array) -> Array:
     scores = np.maximum(scores, 0)
     totals = np.maximum(scores.sum(axis=1, keepdims=True), np.finfo(scores.dtype).tiny)
-    logs: Array = np.log(scores / totals + 1e-4)
-    return logs
+    return np.log(scores / totals + 1e-4)
 
 
 def pool_weights(held_out: Floats, codes: Ints, prior: Floats) -> Floats:

@@ -70,13 +70,11 @@ class SoftmaxRegression:
         options = {"maxiter": MAX_STEPS, "ftol": tol, "maxcor": 4}
         begin = np.zeros(shape) if start is None else start
         found = minimize(objective, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
-        coefficients: Floats = found.x.reshape(shape)
-        return coefficients
+        return found.x.reshape(shape)
 
     def logits(self, coefficients: Floats, inside: Array) -> Floats:
         """Scores of the rows ``inside``, (m', C)."""
-        scores: Floats = self._rows[inside] @ coefficients
-        return scores
+        return self._rows[inside] @ coefficients
 
     def weights(self, coefficients: Floats) -> tuple[Floats, Floats]:
         """W (d, C) and b (C,) on the rows as they were given."""

@@ -62,8 +62,7 @@ class Nodes(NamedTuple):
     @property
     def are_leaves(self) -> Array:
         """Which of the nodes are leaves, (t,)."""
-        leaves: Array = self.children[:, 0] == np.arange(len(self.children))
-        return leaves
+        return self.children[:, 0] == np.arange(len(self.children))
 
     @property
     def depth(self) -> int:

@@ -33,8 +33,7 @@ class Command(TyperCommand):
                     ctx.fail(
                         f"{option.opts[0]} must be given once; got it {n} times. {_way_out(option)}"
                     )
-        parsed: list[str] = super().parse_args(ctx, args)
-        return parsed
+        return super().parse_args(ctx, args)
 
 
 def is_repeatable(option: Any) -> bool:

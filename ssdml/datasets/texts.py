@@ -145,5 +145,4 @@ class WordFeatures(NamedTuple):
         weights = vectorizer.transform(texts)
         with one_blas_thread():
             dense = weights.toarray() if self.components is None else weights @ self.components.T
-        rows: npt.NDArray[np.float32] = normalize(dense).round(DECIMALS).astype(np.float32)
-        return rows
+        return normalize(dense).round(DECIMALS).astype(np.float32)

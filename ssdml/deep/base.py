@@ -319,8 +319,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
                 f"{type(self).__name__}.predict: classes must be known; got a fit without labels. "
                 "Pass labels to fit: they propagate over the graph of the embedding."
             )
-        classes: Array = self.classes_[self.predict_proba(dataset).argmax(axis=1)]
-        return classes
+        return self.classes_[self.predict_proba(dataset).argmax(axis=1)]
 
     def to_onnx(self, path: str | Path, *, method: str = "transform") -> None:
         """Export :meth:`transform` to ONNX.

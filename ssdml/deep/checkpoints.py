@@ -118,8 +118,7 @@ def saved_config(folder: Path) -> dict[str, Any] | None:
     """Read the configuration of the last intact checkpoint; None if there is none."""
     for file in reversed(_files(folder)):
         with suppress(ValueError, OSError):
-            config: dict[str, Any] = _read(file)[0]["config"]
-            return config
+            return _read(file)[0]["config"]
     return None
 
 

@@ -117,8 +117,7 @@ def _confidences(model: Any, X: Array, predicted: Ints) -> npt.NDArray[np.float3
         raise ValueError("it returns NaN or infinite entries")
     order = np.argsort(known)
     columns = order[np.searchsorted(known, predicted, sorter=order)]
-    confidences: npt.NDArray[np.float32] = proba[np.arange(len(proba)), columns].astype(np.float32)
-    return confidences
+    return proba[np.arange(len(proba)), columns].astype(np.float32)
 
 
 def confusion(classes: Ints, y: Ints) -> Confusion:

@@ -124,8 +124,7 @@ def center_distances(rows: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:
     tensor([[5., 3.]])
     """
     squares = _SquaredDistances.apply(rows, centers)  # type: ignore[no-untyped-call]
-    distances: torch.Tensor = squares.clamp_min(torch.finfo(rows.dtype).tiny).sqrt()
-    return distances
+    return squares.clamp_min(torch.finfo(rows.dtype).tiny).sqrt()
 
 
 class _Centers(Loss):

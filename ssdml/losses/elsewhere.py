@@ -40,8 +40,7 @@ def call_other(
         )
     takes = _Taken.of(loss)
     if not takes.names:
-        value: torch.Tensor = loss(embeddings)
-        return value
+        return loss(embeddings)
     if isinstance(indices_tuple, Triplets):
         if "labels" in takes.required or _is_of_rows(loss):
             indices_tuple = None

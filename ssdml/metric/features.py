@@ -64,8 +64,7 @@ class Whitening(FeatureMap):
     @property
     def components(self) -> Floats:
         """Whitening and L as one map, (l, d)."""
-        components: Floats = (self.transform @ self.L).T
-        return components
+        return (self.transform @ self.L).T
 
 
 class ClassRepresentation(NamedTuple):

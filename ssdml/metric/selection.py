@@ -56,8 +56,7 @@ def combined_components(
         np.eye(n_classes) * _ratio(of_input, of_classes),
         np.vstack([metric * _ratio(of_input, of_metric), input_weight * np.eye(metric.shape[1])]),
     )
-    components: Floats = block_diag(*blocks)
-    return components
+    return block_diag(*blocks)
 
 
 def balanced_weight(confidence: float, explained: float) -> float:
@@ -190,8 +189,7 @@ def nearest_neighbor_correct(
     """
     codes = np.asarray(classes)
     nearest = [squares.argmin(axis=1) for squares in squared_distances(rows, queries)]
-    correct: npt.NDArray[np.bool_] = codes[np.hstack(nearest)] == codes[np.asarray(queries)]
-    return correct
+    return codes[np.hstack(nearest)] == codes[np.asarray(queries)]
 
 
 def nearest_mean_correct(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -210,5 +208,4 @@ def nearest_mean_correct(rows: npt.ArrayLike, classes: npt.ArrayLike) -> npt.NDA
     own = np.bincount(codes)[codes]
     # Without x itself the mean of its class moves away: x - m' = (x - m) n / (n - 1).
     squares[np.arange(len(X)), codes] *= (own / np.maximum(own - 1, 1)) ** 2
-    correct: npt.NDArray[np.bool_] = (squares.argmin(axis=1) == codes)[own > 1]
-    return correct
+    return (squares.argmin(axis=1) == codes)[own > 1]

@@ -88,8 +88,7 @@ def minimize_on_stiefel(
         def retraction(self, point: Floats, tangent_vector: Floats) -> Floats:
             # As pymanopt's, without np.vectorize, which takes longer than a small factorization.
             Q, R = np.linalg.qr(point + tangent_vector)
-            moved: Floats = Q * np.where(np.diagonal(R) < 0, -1.0, 1.0)
-            return moved
+            return Q * np.where(np.diagonal(R) < 0, -1.0, 1.0)
 
     start = _check_start(initial)
     search = Frames(*start.shape), nearest_orthonormal

@@ -293,8 +293,7 @@ def _stage_seconds(estimator: SSDML, X: Array, classes: Array) -> dict[str, floa
     """Fit the rows, a few of them labeled; return the seconds of each stage."""
     y = classes[: len(X)].copy()
     y[min(len(X) // 2, LABELS_PER_CLASS * (int(classes.max()) + 1)) :] = UNLABELED
-    seconds: dict[str, float] = estimator.fit(X, y).stage_seconds_
-    return seconds
+    return estimator.fit(X, y).stage_seconds_
 
 
 def _index_seconds(rows: Array, estimator: SSDML) -> float:

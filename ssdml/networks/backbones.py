@@ -42,8 +42,7 @@ class ResidualHead(nn.Module):
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Features (n, n_features) of inputs (n, n_features)."""
         hidden = torch.relu(self.hidden(self.dropout(features)))
-        outputs: torch.Tensor = features + self.output(self.dropout(hidden))
-        return outputs
+        return features + self.output(self.dropout(hidden))
 
 
 class MnistNet(nn.Sequential):
@@ -143,8 +142,7 @@ class Standardized(nn.Module):
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
         """Features of samples."""
-        features: torch.Tensor = self.backbone((samples - self.mean) / self.scale)
-        return features
+        return self.backbone((samples - self.mean) / self.scale)
 
 
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {

@@ -306,8 +306,7 @@ def _timm(name: str) -> nn.Module:
             f"architecture must be one of {', '.join(TRUNKS)} or a timm model; got {name!r}. "
             "timm.list_models() lists them."
         )
-    network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, global_pool="")
-    return network
+    return timm.create_model(name, pretrained=False, num_classes=0, global_pool="")
 
 
 TRUNKS = {

@@ -67,8 +67,7 @@ class MetricNetwork(nn.Module):
     @property
     def L(self) -> npt.NDArray[np.float32]:
         """The metric as an array."""
-        array: npt.NDArray[np.float32] = self.metric.detach().cpu().numpy()
-        return array
+        return self.metric.detach().cpu().numpy()
 
     def outputs(self, samples: torch.Tensor) -> torch.Tensor:
         """Outputs of the backbone, (n, d), in float32."""

@@ -201,8 +201,7 @@ def embed_samples(
     blocks = row_blocks(len(rows), min(most, 8 * batch_size))
     with evaluating(network), mixed_precision(network, False):
         parts = [apply(samples.batch(rows[block])).float().cpu() for block in blocks]
-    embedded: Array = torch.cat(parts).numpy()
-    return embedded
+    return torch.cat(parts).numpy()
 
 
 @contextmanager

@@ -81,8 +81,7 @@ class Block(nn.Module):
         """Maps (n, n_out, height / stride, width / stride) of (n, n_in, height, width)."""
         activated = self.activation(maps)
         kept = maps if self.shortcut is None else self.shortcut(activated)
-        changed: torch.Tensor = kept + self.convolutions(activated)
-        return changed
+        return kept + self.convolutions(activated)
 
 
 def _stage(n_in: int, n_out: int, stride: int) -> nn.Sequential:

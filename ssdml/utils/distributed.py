@@ -96,8 +96,7 @@ def gathered(rows: torch.Tensor) -> torch.Tensor:
     own = torch.tensor(len(rows), device=rows.device)
     sizes = [torch.empty_like(own) for _ in range(world_size())]
     distributed.all_gather(sizes, own)
-    whole: torch.Tensor = _Gather.apply(rows, [*map(int, sizes)])  # type: ignore[no-untyped-call]
-    return whole
+    return _Gather.apply(rows, [*map(int, sizes)])  # type: ignore[no-untyped-call]
 
 
 def from_first_rank(compute: Callable[[], T]) -> T:

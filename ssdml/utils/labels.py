@@ -323,8 +323,7 @@ def likeliest(distributions: Array) -> Ints:
     """
     if not distributions.shape[1]:
         return np.full(len(distributions), UNLABELED, dtype=np.int64)
-    codes: Ints = distributions.argmax(axis=1)
-    return codes
+    return distributions.argmax(axis=1)
 
 
 def in_precision(distributions: Array, dtype: Any) -> Array:

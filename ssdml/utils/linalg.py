@@ -89,8 +89,7 @@ def _largest(matrix: Floats, count: int) -> tuple[Floats, Floats]:
 def fix_signs(vectors: Floats) -> Floats:
     """Make the entry of largest magnitude in each column positive."""
     peaks = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
-    fixed: Floats = vectors * np.sign(peaks) + 0.0  # + 0.0 turns -0 into 0
-    return fixed
+    return vectors * np.sign(peaks) + 0.0  # + 0.0 turns -0 into 0
 
 
 def nearest_orthonormal(matrix: npt.ArrayLike) -> Floats:
@@ -102,8 +101,7 @@ def nearest_orthonormal(matrix: npt.ArrayLike) -> Floats:
     array([[1.],
            [0.]])
     """
-    factor: Floats = polar(np.asarray(matrix, dtype=np.float64))[0]
-    return factor
+    return polar(np.asarray(matrix, dtype=np.float64))[0]
 
 
 def unit_rows(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -130,8 +128,7 @@ def row_lengths(rows: npt.NDArray[Any]) -> Floats:
     >>> row_lengths(np.array([[3e30, 4e30]], dtype=np.float32)).round(-25)
     array([5.e+30])
     """
-    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-    return lengths
+    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
 
 
 def float64_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
@@ -243,8 +240,7 @@ def graph_rows(X: Array) -> Array:
         return X
     if not total_variance(X) > 0:
         return X
-    components: Array = (X - X.mean(axis=0)) @ leading_axes(X).astype(X.dtype)
-    return components
+    return (X - X.mean(axis=0)) @ leading_axes(X).astype(X.dtype)
 
 
 def leading_axes(
@@ -310,8 +306,7 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
     # The identity keeps directions in which the rows happen not to vary.
     level = np.trace(covariance) / len(covariance) or 1.0
     spread = blocks @ (covariance + 1e-9 * level * np.eye(len(covariance))) @ blocks.T
-    components: Floats = top_eigenvectors(spread, n_components).T @ blocks
-    return components
+    return top_eigenvectors(spread, n_components).T @ blocks
 
 
 def factor_of_few(blocks: Floats, rows: npt.NDArray[Any], n_components: int) -> Floats:

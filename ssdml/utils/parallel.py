@@ -55,15 +55,13 @@ class Threads:
 
     def sum(self, function: Callable[[slice], Array], n_rows: int) -> Array:
         """Sum the results, in order."""
-        total: Array = np.sum(self.map(function, n_rows), axis=0)
-        return total
+        return np.sum(self.map(function, n_rows), axis=0)
 
     def gram(self, left: Array, right: Array) -> Array:
         """Compute ``left.T @ right`` in float64."""
 
         def product(block: slice) -> Array:
-            part: Array = (left[block].T @ right[block]).astype(np.float64)
-            return part
+            return (left[block].T @ right[block]).astype(np.float64)
 
         return self.sum(product, len(left))
 
@@ -113,8 +111,7 @@ class ParallelMatrix:
 
     def part(self, rows: slice, block: Array) -> Array:
         """Return the rows of the product in one of the blocks."""
-        product: Array = self._parts[rows.start // BLOCK_ROWS] @ block
-        return product
+        return self._parts[rows.start // BLOCK_ROWS] @ block
 
 
 SERIAL = Threads()

@@ -140,8 +140,7 @@ def mnist_parts(device: str, *, toy: bool) -> Row:
 def resolved(target: str) -> Callable[..., Any]:
     """The function of this dotted name."""
     module, _, name = target.rpartition(".")
-    function: Callable[..., Any] = getattr(import_module(module), name)
-    return function
+    return getattr(import_module(module), name)
 
 
 def clocked(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:

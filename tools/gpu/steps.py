@@ -59,10 +59,9 @@ def compiled_row(name: str, size: int, device: str, *, toy: bool) -> Row:
 
 def cudnn(*, deterministic: bool) -> AbstractContextManager[None]:
     """In the block, cuDNN's algorithms are those that repeat to the last bit, or its own choice."""
-    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(
+    return torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=deterministic, allow_tf32=True
     )
-    return flags
 
 
 def waits_row(name: str, size: int, device: str, *, toy: bool) -> Row:

@@ -230,8 +230,7 @@ def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
             "its labels in a column."
         )
     check_npy(path, _PLAIN_ARRAYS)
-    array: npt.NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r" if in_place else None)
-    return array
+    return np.load(path, allow_pickle=False, mmap_mode="r" if in_place else None)
 
 
 def read_npy_folder(folder: Path) -> RawItems:

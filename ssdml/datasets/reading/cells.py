@@ -409,8 +409,7 @@ def _floats(column: pa.ChunkedArray) -> Floats:
 
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
-    values: Floats = column.cast(pa.float64(), safe=False).to_numpy()
-    return values
+    return column.cast(pa.float64(), safe=False).to_numpy()
 
 
 def _equally_long(column: pa.ChunkedArray) -> Array | None:
@@ -466,8 +465,7 @@ def _match(column: pa.ChunkedArray, pattern: str) -> Mask:
 
 
 def _mask(found: pa.ChunkedArray) -> Mask:
-    mask: Mask = found.to_numpy()
-    return mask
+    return found.to_numpy()
 
 
 def are_vectors(cells: Sequence[str], least: int = LONG) -> bool:

@@ -217,8 +217,7 @@ def average_ranks(scores: npt.ArrayLike) -> Floats:
     table = np.asarray(scores, dtype=float)
     if table.ndim != 2:
         raise ValueError(f"average_ranks: scores must be 2-D; got shape {table.shape}.")
-    ranks: Floats = rankdata(np.where(np.isnan(table), np.inf, -table), axis=0).mean(axis=1)
-    return ranks
+    return rankdata(np.where(np.isnan(table), np.inf, -table), axis=0).mean(axis=1)
 
 
 def friedman_nemenyi(scores: npt.ArrayLike) -> RankTest:
@@ -258,5 +257,4 @@ def friedman_nemenyi(scores: npt.ArrayLike) -> RankTest:
 
 def _finite(values: npt.ArrayLike) -> Floats:
     array = np.asarray(values, dtype=float)
-    finite: Floats = array[np.isfinite(array)]
-    return finite
+    return array[np.isfinite(array)]

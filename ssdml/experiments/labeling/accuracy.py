@@ -124,8 +124,7 @@ def with_mean(confidences: Array, mean: float) -> Floats:
             low = middle
         else:
             high = middle
-    shifted: Floats = expit(logits + (low + high) / 2)
-    return shifted
+    return expit(logits + (low + high) / 2)
 
 
 def threshold(held_out: HeldOut | None, confidences: Array, n_rows: Ints) -> Threshold | None:

@@ -56,8 +56,7 @@ def efficientnet_lite0() -> Callable[[torch.Tensor], torch.Tensor]:
     def pooled(images: torch.Tensor) -> torch.Tensor:
         scaled = (images - mean) / scale
         scaled = scaled.contiguous(memory_format=torch.channels_last)  # a fourth faster on a CPU
-        features: torch.Tensor = network(scaled)
-        return features
+        return network(scaled)
 
     return pooled
 

@@ -70,8 +70,7 @@ PACKAGES = {"umap": "umap-learn", "tabpfn": "tabpfn"}  # optional dependencies, 
 
 def embed(model: Any, X: Array) -> Array:
     """Embed samples; a classifier without ``transform`` leaves them as they are."""
-    embedding: Array = model.transform(X) if hasattr(model, "transform") else X
-    return embedding
+    return model.transform(X) if hasattr(model, "transform") else X
 
 
 def parse_method(name: str) -> tuple[str, dict[str, str]]:
@@ -161,8 +160,7 @@ def _changed(
     factory: Factory, parameters: dict[str, Any], random_state: int, n_jobs: int | None
 ) -> Compared:
     model: Any = factory(random_state, n_jobs)
-    changed: Compared = model.set_params(**parameters)
-    return changed
+    return model.set_params(**parameters)
 
 
 def _value(text: str) -> Any:

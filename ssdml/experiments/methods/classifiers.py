@@ -129,8 +129,7 @@ class PoissonClassifier(ClassifierMixin, BaseEstimator):
             np.einsum("nk,nkc->nc", weights[rows], self.scores_[indices[rows]]).argmax(axis=1)
             for rows in row_blocks(len(X), BLOCK_ROWS)
         ]
-        classes: Array = self.classes_[np.concatenate(codes)]
-        return classes
+        return self.classes_[np.concatenate(codes)]
 
 
 def poisson_weights(graph: KNNGraph) -> sparse.csr_array:

@@ -25,26 +25,22 @@ class EstimatorWrapper(BaseEstimator):
     @available_if(lambda self: hasattr(self.estimator_, "transform"))
     def transform(self, X: Any) -> Array:
         """Embed samples."""
-        embedding: Array = self.estimator_.transform(self.prepare(X))
-        return embedding
+        return self.estimator_.transform(self.prepare(X))
 
     @available_if(lambda self: hasattr(self.estimator_, "predict"))
     def predict(self, X: Any) -> Array:
         """Predict classes."""
-        classes: Array = self.estimator_.predict(self.prepare(X))
-        return classes
+        return self.estimator_.predict(self.prepare(X))
 
     @available_if(lambda self: hasattr(self.estimator_, "predict_proba"))
     def predict_proba(self, X: Any) -> Array:
         """Predict class probabilities."""
-        probabilities: Array = self.estimator_.predict_proba(self.prepare(X))
-        return probabilities
+        return self.estimator_.predict_proba(self.prepare(X))
 
     @property
     def classes_(self) -> Array:
         """Columns of :meth:`predict_proba`."""
-        classes: Array = self.estimator_.classes_
-        return classes
+        return self.estimator_.classes_
 
     @property
     def triplets_(self) -> Any:
@@ -100,19 +96,16 @@ class ClassDistributions(ClassifierMixin, TransformerMixin, BaseEstimator):
     @property
     def classes_(self) -> Array:
         """Columns of :meth:`predict_proba`."""
-        classes: Array = self.classifier_.classes_
-        return classes
+        return self.classifier_.classes_
 
     @property
     def transduction_(self) -> Array:
         """Class of each training sample."""
-        classes: Array = self.classifier_.transduction_
-        return classes
+        return self.classifier_.transduction_
 
     def predict(self, X: Array) -> Array:
         """Predict the most probable class."""
-        classes: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return classes
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_proba(self, X: Array) -> Array:
         """Class probabilities, 0 for samples that no label reaches."""
@@ -147,5 +140,4 @@ class SupervisedUMAP(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Array) -> Array:
         """Embed samples."""
-        embedding: Array = self.model_.transform(X)
-        return embedding
+        return self.model_.transform(X)

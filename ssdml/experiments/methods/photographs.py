@@ -57,8 +57,7 @@ class OfPhotographs(DeepMethod):
 
     def prepare(self, X: Any) -> ImageFiles:
         """Return the files, to be read at the image size."""
-        resized: ImageFiles = X.resized(self.image_size)
-        return resized
+        return X.resized(self.image_size)
 
     def fingerprint(self) -> str:
         """Scales and SHA-256 of the weights, which the parameters do not identify."""

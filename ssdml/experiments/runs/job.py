@@ -259,8 +259,7 @@ def _plain_history(model: Any) -> list[dict[str, Any]]:
     history = getattr(model, "history_", None)
     if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
         return []
-    plain: list[dict[str, Any]] = json.loads(json.dumps(history, default=_plain))
-    return plain
+    return json.loads(json.dumps(history, default=_plain))
 
 
 def _plain(value: Any) -> Any:

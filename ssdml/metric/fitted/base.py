@@ -49,8 +49,7 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         """Return ``classes_``: the distinct labels, or their names."""
         if self._class_names is not None:
             return self._class_names
-        classes: Array = np.unique(labels[labels != UNLABELED])
-        return classes
+        return np.unique(labels[labels != UNLABELED])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Compute the accuracy of :meth:`predict` on the labeled rows.

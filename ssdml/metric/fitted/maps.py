@@ -95,8 +95,7 @@ def place_rows(
     """
     k = min(PLACED_BY, len(references))
     nearest, _ = nearest_rows(references, queries, k, n_jobs=n_jobs)
-    placed: Array = np.median(points[nearest], axis=1)
-    return placed
+    return np.median(points[nearest], axis=1)
 
 
 def medoids(points: Array, codes: Ints) -> tuple[Ints, Ints]:

@@ -78,8 +78,7 @@ class LearnedMetric(EmbeddingMixin):
         X, floats = check_cells(X, who), (np.float64, np.float32)
         if isinstance(X, np.ndarray) and X.dtype.kind == "f":
             X = X.astype(working_dtype(X.dtype), copy=False)
-        rows: Array = validate_data(self, X, dtype=floats, ensure_all_finite=False, **checks)
-        return rows
+        return validate_data(self, X, dtype=floats, ensure_all_finite=False, **checks)
 
     def _check_n_components(self, n_features: int) -> None:
         if self.n_components is not None and self.n_components > n_features:
@@ -145,8 +144,7 @@ class LearnedMetric(EmbeddingMixin):
                 n_neighbors=self.n_neighbors,
                 n_jobs=self.n_jobs,
             )
-        distributions: Array = self._apply(X, function, len(self.classes_))
-        return distributions
+        return self._apply(X, function, len(self.classes_))
 
     def predict(self, X: Any) -> Array:
         """Predict the most probable class of each row.
@@ -159,16 +157,14 @@ class LearnedMetric(EmbeddingMixin):
         distributions: Any = self.predict_proba(X)
         choose = partial(most_probable, classes=self.classes_)
         if is_dask(distributions):
-            classes: Array = distributions.map_blocks(choose, drop_axis=1, meta=self.classes_[:0])
-            return classes
+            return distributions.map_blocks(choose, drop_axis=1, meta=self.classes_[:0])
         return choose(distributions)
 
     @property
     def transduction_confidence_(self) -> Array:
         """Confidence in ``transduction_``, per training row."""
         check_is_fitted(self)
-        confidences: Array = self.label_distributions_.max(axis=1)
-        return confidences
+        return self.label_distributions_.max(axis=1)
 
     def map(self, X: Any = None) -> Array:
         """Lay out rows in two dimensions under the learned metric.
@@ -273,8 +269,7 @@ class LearnedMetric(EmbeddingMixin):
             number of its columns.
         """
         check_is_fitted(self)
-        M: Array = self.components_.T @ self.components_
-        return M
+        return self.components_.T @ self.components_
 
     def pair_distance(self, pairs: Any) -> Array:
         """Compute the learned distance between the two rows of each pair.
@@ -300,8 +295,7 @@ class LearnedMetric(EmbeddingMixin):
             rows = rows.astype(np.float64)
         check_finite(rows, who, "pairs")
         embedding = self._embedder(rows)
-        distances: Array = np.linalg.norm(embedding[::2] - embedding[1::2], axis=1)
-        return distances
+        return np.linalg.norm(embedding[::2] - embedding[1::2], axis=1)
 
     def pair_score(self, pairs: Any) -> Array:
         """Compute the similarity of each pair: minus :meth:`pair_distance`."""

@@ -86,5 +86,4 @@ def interpolated_probabilities(
 
 def most_probable(distributions: Array, classes: Array) -> Array:
     """Name the class of the largest probability in each row."""
-    chosen: Array = classes[distributions.argmax(axis=1)]
-    return chosen
+    return classes[distributions.argmax(axis=1)]
