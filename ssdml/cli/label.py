@@ -104,7 +104,7 @@ def label(
     found = label_rows(model, is_new)
     columns = labeled_columns(raw, found)
     write_rows(out, columns, like=raw.table)
-    told = _told(raw, found)
+    told = _told(found)
     ids = _ids(raw)
     where = f"{out}: {len(is_new):,} rows in {time.perf_counter() - start:.0f} s, map: {page}"
     dataset = assembled(Path(data).stem, raw._replace(summary=None))  # it was completed above
@@ -130,33 +130,30 @@ def _ids(raw: RawItems) -> list[str]:
     return [place(row) for row in range(len(raw.items))]
 
 
-def _told(raw: RawItems, found: LabeledRows) -> list[str]:
+def _told(found: LabeledRows) -> list[str]:
     """Summarize the labels in lines; the first is that of the page."""
     from ssdml.datasets.reading.summary import counted
 
     n_new, accuracy = int(found.is_new.sum()), found.accuracy
     if not n_new:
-        lines = [
+        return [
             "All rows had a label; none is new. If one of the labels means unlabeled, name it: "
             "--no-label MARK."
         ]
-    elif accuracy is None:
+    if accuracy is None:
         few, way_out = "one label per class", "two"
         if len(found.classes) == 1:
             few, way_out = "labels of one class", "samples of another"
-        lines = [
+        return [
             f"{counted(n_new, 'new label')}. The accuracy cannot be estimated from {few}; label "
             f"{way_out}."
         ]
-    else:
-        lines = [
-            f"{counted(n_new, 'new label')}, expected accuracy {accuracy.estimate:.1%} "
-            f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), estimated by holding "
-            f"out {_held_out(found)} in turn."
-        ]
-    if n_new and accuracy is not None:
-        lines.append(_threshold(found.threshold, accuracy.n_labels))
-    return lines
+    return [
+        f"{counted(n_new, 'new label')}, expected accuracy {accuracy.estimate:.1%} "
+        f"(95% interval: {accuracy.low:.1%} to {accuracy.high:.1%}), estimated by holding "
+        f"out {_held_out(found)} in turn.",
+        _threshold(found.threshold, accuracy.n_labels),
+    ]
 
 
 def _held_out(found: LabeledRows) -> str:
