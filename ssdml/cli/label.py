@@ -91,7 +91,7 @@ def label(
     is_new = is_unlabeled(y)
     if is_new.all():
         raise ValueError(f"{data}: must have labels in some rows; got none. Label a few per class.")
-    X, _ = samples.features_of(raw.items, raw.summary)
+    X, _ = samples.features_of(raw.items, raw.summary, y)
     model = SSDML(n_neighbors=n_neighbors, random_state=random_state, n_jobs=n_jobs, verbose=1)
     earlier = None if fresh else kept_model(model, X, y)
     with log_lines(lambda: f"learning from {len(is_new)} rows"):

@@ -112,7 +112,7 @@ def fit(
     if network is not None:
         X, side = samples.for_network(raw.items, network, image_size)
     elif words is None:
-        X, computed = samples.features_of(raw.items, raw.summary)
+        X, computed = samples.features_of(raw.items, raw.summary, y)
     else:
         X = raw.items
     params = {

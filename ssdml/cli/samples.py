@@ -332,25 +332,27 @@ def agreement(codes: Any, classes: Any, labels: Any, known_classes: Any) -> str:
     return f", {share:.1%} of the {known.sum()} labels in the file"
 
 
-def features_of(items: Any, summary: Summary | None) -> tuple[Any, ImageFeatures | None]:
-    """Return rows of features, of images with what computed them, and tell of it."""
+def features_of(
+    items: Any, summary: Summary | None, y: Any = None
+) -> tuple[Any, ImageFeatures | None]:
+    """Return rows of features, of images with what computed them, chosen by labels, and tell it."""
     if len(items.shape) < 3:
         return items, None
-    from ssdml.experiments.labeling.features import INSTALL, PIXELS, ImageFeatures
+    from ssdml.experiments.labeling.features import INSTALL, ImageFeatures
 
     with _counted(items) as count:
-        features = ImageFeatures.of(items, progress=count)
+        features = ImageFeatures.of(items, y, progress=count)
         rows = features(items, progress=count)
     say(f"  features: {features}")
     doubt = (
         "pixels are good features for images of one layout, such as digits; for photos, "
         f"install a pretrained network, which is then used: {INSTALL}"
     )
-    if features.model == PIXELS:
+    if not features.by_network:
         say(f"  note: {doubt}")
     if summary is not None:
         summary.facts["features"] = str(features)
-        summary.doubts += [doubt] * (features.model == PIXELS)
+        summary.doubts += [doubt] * (not features.by_network)
     return rows, features
 
 

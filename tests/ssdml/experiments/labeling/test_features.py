@@ -1,0 +1,70 @@
+"""Features of images: which take part, and how they are joined and kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+from ssdml.experiments.labeling.features import ImageFeatures, pixels_tell_classes
+
+
+@pytest.fixture
+def images(rng):
+    """Sixty images of three layouts, as bytes, and half of their labels."""
+    y = np.repeat([0, 1, 2], 20)
+    images = rng.integers(0, 60, (60, 12, 12))
+    for layout in range(3):
+        images[y == layout, 4 * layout : 4 * layout + 4] += 150
+    return images.astype(np.uint8), np.where(np.arange(60) % 2, y, -1)
+
+
+@pytest.fixture
+def network(monkeypatch, tmp_path):
+    """A network whose features are the mean brightness of rows of pixels."""
+    module = "ssdml.experiments.labeling.features"
+    monkeypatch.setattr(f"{module}.find_spec", lambda name: name)
+    monkeypatch.setattr(f"{module}.efficientnet_lite0", lambda: lambda b: b[:, 0].mean(dim=2))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("network")
+def test_pixels_join_the_network_with_the_same_variance(images, tmp_path):
+    X, y = images
+    features = ImageFeatures.of(X, y)
+    rows, alone = features(X), ImageFeatures()(X)
+    assert rows.dtype == np.float32
+    np.testing.assert_array_equal(rows[:, :224], alone)
+    components = PCA(59).fit_transform(X.reshape(60, -1) / 255)
+    scale = np.sqrt(alone.var(axis=0).sum() / components.var(axis=0).sum())
+    products = rows[:, 224:] @ rows[:, 224:].T  # do not depend on the signs of the axes
+    np.testing.assert_allclose(products, scale**2 * components @ components.T, atol=1e-4)
+    assert "224" not in str(features)
+    features.save(tmp_path / "pixels.npz")
+    again = ImageFeatures.load(tmp_path / "pixels.npz")(X[:7])
+    np.testing.assert_allclose(again, rows[:7], atol=1e-5)
+    with pytest.raises(ValueError, match=r"must have 144 pixel values, as in the fit; got 64\."):
+        features(X[:, :8, :8])
+
+
+@pytest.mark.usefixtures("network")
+def test_pixels_need_labels_of_several_per_class(images):
+    X, y = images
+    one_each = np.where(np.isin(np.arange(60), [1, 21, 41]), y, -1)
+    assert ImageFeatures.of(X) == ImageFeatures() == ImageFeatures.of(X, one_each)
+
+
+def test_pixels_must_tell_half_as_much(rng):
+    """Areas under the curve go from that of noise to that of the network."""
+    y = np.repeat(np.arange(4), 10)
+    network, noise = rng.normal(size=(40, 4)) + 3 * np.eye(4)[y], rng.normal(size=(40, 4))
+    shares = np.linspace(0, 1, 11)
+    found = [pixels_tell_classes(s * network + (1 - s) * noise, network, y) for s in shares]
+    assert found == sorted(found)
+    assert not found[2]
+    assert found[-3]
+    turned = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    assert found == [
+        pixels_tell_classes(7 * (s * network + (1 - s) * noise) @ turned, network @ turned, y)
+        for s in shares
+    ]
