@@ -141,6 +141,8 @@ def settings(method: str, chosen: Mapping[str, str], trunk: str) -> list[str]:
     --------
     >>> settings("deep-nce", {}, "frozen")[::2]
     ['deep-nce[learning_rate=0.0003]', 'deep-nce[learning_rate=0.03]']
+    >>> settings("deep-ssdml[epochs=6]", {}, "fine-tuned")
+    ['deep-ssdml[epochs=6;learning_rate=0.0001]']
     >>> chosen = {"contrastive": "contrastive[learning_rate=0.001]"}
     >>> settings("contrastive+da", chosen, "fine-tuned")
     ['contrastive+da[learning_rate=0.001;weight=1]']
@@ -149,8 +151,9 @@ def settings(method: str, chosen: Mapping[str, str], trunk: str) -> list[str]:
         _, given = parse_method(chosen["contrastive"])
         weights = WEIGHTS if trunk == "frozen" else WEIGHTS[:1]
         return [format_method(method, given | {"weight": f"{weight}"}) for weight in weights]
-    rates = RATES[method] if trunk == "frozen" else (FINE_TUNED,)
-    return [format_method(method, {"learning_rate": f"{rate:g}"}) for rate in rates]
+    name, given = parse_method(method)
+    rates = RATES[name] if trunk == "frozen" else (FINE_TUNED,)
+    return [format_method(name, given | {"learning_rate": f"{rate:g}"}) for rate in rates]
 
 
 def trunk_features(dataset: Dataset, path: Path, protocol: Protocol) -> Array:

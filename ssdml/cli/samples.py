@@ -123,9 +123,9 @@ def load(
     text_model: str | None = None,
     no_label: str | None = None,
     encoding: str | None = None,
-    networks: bool = False,
+    in_files: bool = False,
 ) -> Dataset:
-    """Load a data set, and print what a file became; images stay in their files for networks."""
+    """Load a data set, and print what a file became; images may stay in their files."""
     from ssdml.datasets.image_files import ImageFiles
     from ssdml.datasets.loading import read_dataset
     from ssdml.experiments.preprocessing import FORMS
@@ -145,7 +145,7 @@ def load(
     )
     if dataset.summary is not None:
         say(str(dataset.summary))
-    if networks or not isinstance(dataset.X, ImageFiles):
+    if in_files or not isinstance(dataset.X, ImageFiles):
         return dataset
     return replace(dataset, X=features_of(dataset.X, dataset.summary)[0])
 

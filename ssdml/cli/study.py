@@ -87,8 +87,9 @@ def compare(
     """Compare methods on the same few labels, over seeds, and write a report."""
     chosen = {} if protocol is None else {"protocol": protocol}
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
+    in_files = deep or weights is not None or protocol is not None
     _run(
-        [samples.load(dataset, choice, data_dir, text_model, no_label, encoding, networks=deep)],
+        [samples.load(dataset, choice, data_dir, text_model, no_label, encoding, in_files)],
         methods,
         out,
         {"deep": deep, "weights": weights, **chosen},

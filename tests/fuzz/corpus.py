@@ -23,13 +23,14 @@ from torch import nn
 
 from ssdml import SSDML, DeepSSDML
 from ssdml.baselines import LRML
-from ssdml.cli.samples import INPUT, WORDS, Input
+from ssdml.cli.samples import FITTED, INPUT, Input
 from ssdml.datasets import LabelScarceSplit, load_dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.texts import WordFeatures
 from ssdml.datasets.writing import write_rows as write_table
 from ssdml.deep.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from ssdml.evaluation.predictions import Confusion, Predictions
+from ssdml.experiments.labeling.features import ImageFeatures
 from ssdml.experiments.runs.details import (
     Answers,
     MapSample,
@@ -172,6 +173,11 @@ WORDS_OF_TEXTS = WordFeatures.of(np.array(["a red car", "the red cars", "soup"],
 
 def words(folder: Path) -> Path:
     WORDS_OF_TEXTS.save(folder / "x.npz")
+    return folder / "x.npz"
+
+
+def pixels(folder: Path) -> Path:
+    ImageFeatures(True, np.zeros(9), np.eye(9)[:2]).save(folder / "x.npz")
     return folder / "x.npz"
 
 
@@ -463,8 +469,9 @@ TARGETS = {
     "files of Hugging Face": hugging_face("train/state.json"),
     "classes of Hugging Face": hugging_face("train/dataset_info.json"),
     "words of texts": Target(words, in_folder(WordFeatures.load, "x.npz")),
+    "pixels of images": Target(pixels, in_folder(ImageFeatures.load, "x.npz")),
     "input of a model": Target(model_input, Input.of),
-    "forged input of a model": Target(model_input, Input.of, signing(INPUT, WORDS)),
+    "forged input of a model": Target(model_input, Input.of, signing(INPUT, FITTED["words"])),
     "idx": mnist(False, "train-images-idx3-ubyte"),
     "idx.gz": mnist(True, "train-images-idx3-ubyte.gz"),
     "SHA256SUMS": mnist(False, "SHA256SUMS"),

@@ -149,9 +149,16 @@ class ImageFeatures(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> ImageFeatures:
-        """Read what :meth:`save` wrote."""
-        kept = read_npz(path, cls._fields)
-        return cls(bool(kept["by_network"]), kept["center"], kept["components"])
+        """Read what :meth:`save` wrote; raise ValueError if it is damaged."""
+        try:
+            kept = read_npz(path, cls._fields)
+            center, components = (kept[name].astype(np.float64) for name in cls._fields[1:])
+            found = cls(bool(kept["by_network"]), center, components)
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{path}: damaged ({error}). Fit the model again.") from error
+        if components.ndim != 2 or center.shape != components.shape[1:]:
+            raise ValueError(f"{path}: damaged; its arrays do not fit. Fit the model again.")
+        return found
 
     @property
     def model(self) -> str:
