@@ -104,24 +104,19 @@ class ImageFeatures(NamedTuple):
         progress : callable, optional
             Takes the number of images that are done, and of all.
         """
-        if has_encoder() and y is None:
+        by_network = has_encoder()
+        if by_network and not _need_pixels(images, y, progress):
             return cls()
         from sklearn.decomposition import PCA
 
-        pixels = _pixels(images, progress)
+        pixels = _pixels(images, _quiet if by_network else progress)
         n_components = min(N_COMPONENTS, len(pixels) - 1, pixels.shape[1])
         found = PCA(n_components, random_state=0).fit(pixels)
-        if not has_encoder():
-            return cls(False, found.mean_, found.components_)
-        rows, network, labeled = (
-            found.transform(pixels),
-            _network_rows(images, progress),
-            ~is_unlabeled(y),
-        )
-        if not pixels_tell_classes(rows[labeled], network[labeled], np.asarray(y)[labeled]):
-            return cls()
-        weight = np.sqrt(network.var(axis=0).sum() / rows.var(axis=0).sum())
-        return cls(True, found.mean_, weight * found.components_)
+        weight = 1.0
+        if by_network:  # both have the same variance
+            variance = _network_rows(images, progress).var(axis=0, ddof=1).sum()
+            weight = np.sqrt(variance / found.explained_variance_.sum())
+        return cls(by_network, found.mean_, weight * found.components_)
 
     def __call__(self, images: Array | ImageFiles, *, progress: Progress = _quiet) -> Array:
         """Compute rows of features, float32; images and ``progress`` as for :meth:`of`.
@@ -173,6 +168,18 @@ class ImageFeatures(NamedTuple):
         return " and ".join(parts)
 
 
+def _need_pixels(images: Array | ImageFiles, y: Any, progress: Progress) -> bool:
+    """Whether pixels help a network to tell classes apart, as labeled images show."""
+    if y is None:
+        return False
+    labeled = np.flatnonzero(~is_unlabeled(y))
+    some = np.sort(np.random.default_rng(0).permutation(labeled)[:MOST_COMPARED])
+    if len(some) < 2:
+        return False
+    network = _network_rows(images[some], progress)
+    return pixels_tell_classes(_pixels(images[some], _quiet), network, np.asarray(y)[some])
+
+
 def pixels_tell_classes(pixels: Array, network: Array, labels: Array) -> bool:
     """Whether pixels tell images of one class from others at least half as well as a network.
 
@@ -196,13 +203,11 @@ def pixels_tell_classes(pixels: Array, network: Array, labels: Array) -> bool:
     from scipy.spatial.distance import pdist
     from sklearn.metrics import roc_auc_score
 
-    some = np.random.default_rng(0).permutation(len(labels))[:MOST_COMPARED]
-    same = labels[some][:, None] == labels[some]
-    same = same[np.triu_indices(len(some), 1)]
+    same = (labels[:, None] == labels)[np.triu_indices(len(labels), 1)]
     if same.all() or not same.any():
         return False
     network = unit_rows(network - network.mean(axis=0))
-    area, enough = (roc_auc_score(same, -pdist(rows[some])) for rows in (pixels, network))
+    area, enough = (roc_auc_score(same, -pdist(rows)) for rows in (pixels, network))
     error = np.sqrt(area * (1 - area) / same.sum())
     return bool(area - error >= 0.5 + (enough - 0.5) / 2)
 
