@@ -44,6 +44,7 @@ ESCAPED = re.compile(rb'(?:^|[,;\t|\n])"[^"\n]*\\"(?=[^",;\t|\r\n])')  # a quote
 # A header whose names are in single quotes, and double and single quotes for each other.
 SINGLE = re.compile(rb"(?:'[^'\"\r\n]*'[,;\t|])+'[^'\"\r\n]*'[\r\n]")
 SWAPPED = bytes.maketrans(b"'\"", b"\"'")
+QUOTED = re.compile(rb'(?:^|[\t\n])"([^\t\r\n]*)')  # a cell that begins with a quote: what follows
 FASTTEXT = "__label__"
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
 RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULTILINE)
@@ -131,11 +132,12 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         content = re.sub(rb'\\(["\\])', lambda found: found[1] * (1 + (found[1] == b'"')), content)
     if in_single := SINGLE.match(content):
         content = content.translate(SWAPPED)
-    layout, content = _layout(content, declared and declared[1].decode())
+    quotes = not _has_plain_quotes(content)
+    layout, content = _layout(content, declared and declared[1].decode(), quotes=quotes)
     n_cells = sum(content.count(end) for end in (layout.separator.encode(), b"\n", b"\r"))
     check_memory(path, len(content) + CELL_BYTES * n_cells, on_disk)
     try:
-        cells, invalid = _cells(content, layout)
+        cells, invalid = _cells(content, layout, quotes=quotes)
     except (ValueError, MemoryError) as error:  # of Arrow, for rows larger than its blocks
         raise ValueError(f"{path}: cannot be read as a table ({error}). Write it again.") from error
     place = _Lines(cells, layout.n_above + int(declared is not None))
@@ -161,6 +163,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     notes = [f"lines above the header left out: {layout.n_above}"] * (layout.n_above > 0)
     if layout.separator in ";| " or (layout.separator == "\t" and ".csv" in path.suffixes):
         notes.append(f"cells are separated by {NAMES[layout.separator]}")
+    notes += ["quotes are part of the texts"] * (not quotes)
     notes += ["quotes follow backslashes"] * (escaped is not None)
     notes += ["cells are in single quotes"] * (in_single is not None)
     return headed(path, cells, place, notes, layout.separator)
@@ -243,7 +246,25 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
     return content if is_utf8 else text.removeprefix("\ufeff").encode()
 
 
-def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
+def _has_plain_quotes(content: bytes) -> bool:
+    r"""Whether tabs separate the cells and quotes hold none together, as in many sets of texts.
+
+    All lines have equally many tabs then, although the quotes in a cell that begins with one do not
+    come in pairs.
+
+    Examples
+    --------
+    >>> _has_plain_quotes(b'"so\t1\nbe it"\t0\n'), _has_plain_quotes(b'"so\nbe it"\t0\n')
+    (True, False)
+    """
+    if not any(cell[1].count(b'"') % 2 == 0 for cell in QUOTED.finditer(content)):
+        return False
+    lines = [line for line in content.splitlines() if line.strip()]
+    n_tabs = {line.count(b"\t") for line in lines}
+    return len(n_tabs) == 1 and n_tabs != {0}
+
+
+def _layout(content: bytes, declared: str | None, *, quotes: bool = True) -> tuple[Layout, bytes]:
     """Find the separator; return the table alone, with a name for each column in its header.
 
     Lines above the header go: those that begin with "#", and those of at most half as many cells.
@@ -256,7 +277,7 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
     best, most = Layout(ONE_COLUMN, 1), (0.5, 0.0)
     before, after = b"", b""  # the header
     for separator in [declared] if declared else SEPARATORS:
-        rows, ends = _rows(text, separator, is_whole)
+        rows, ends = _rows(text, separator, is_whole, quotes=quotes)
         n_columns = Counter(map(len, rows[1:] or rows)).most_common(1)[0][0]
         if n_columns < 2 or (len(rows[0]) == 1 and folded(rows[0][0]) in TEXT_NAMES):
             continue
@@ -290,9 +311,15 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
     return best, before + content[:first] + after + content[first:]
 
 
-def _rows(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], list[int]]:
+def _rows(
+    text: str, separator: str, is_whole: bool, *, quotes: bool = True
+) -> tuple[list[list[str]], list[int]]:
     """Return the rows with cells in the beginning of a file, and the line on which each ends."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=separator,
+        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+    )
     rows: list[tuple[list[str], int]] = []
     with suppress(csv.Error):  # a cell of more than 128 kB
         rows += ((row, reader.line_num) for row in reader if row)
@@ -345,7 +372,9 @@ def _with_tabs(content: bytes) -> bytes:
     return text.getvalue().encode()
 
 
-def _cells(content: bytes, layout: Layout) -> tuple[pa.Table, tuple[int, int, str] | None]:
+def _cells(
+    content: bytes, layout: Layout, *, quotes: bool
+) -> tuple[pa.Table, tuple[int, int, str] | None]:
     """Return all rows as text; for the first row with another number of cells: it, where, what."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -367,7 +396,8 @@ def _cells(content: bytes, layout: Layout) -> tuple[pa.Table, tuple[int, int, st
         ),
         parse_options=arrow_csv.ParseOptions(
             delimiter=layout.separator,
-            newlines_in_values=True,
+            quote_char='"' if quotes else False,
+            newlines_in_values=quotes,
             ignore_empty_lines=False,
             invalid_row_handler=skip,
         ),

@@ -27,6 +27,7 @@ ID_NAMES = (
     *("no", "nr", "key", "name", "file", "filename", "file_name", "path", "url"),
 )
 SPLIT_NAMES = ("split",)
+USUAL_NAMES = {*LABEL_NAMES, *TEXT_NAMES, *ID_NAMES, *SPLIT_NAMES}
 # Columns that Label Studio adds to the data and answers in its short exports.
 ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 SPLITS = {
@@ -110,9 +111,9 @@ def is_number(cell: Any) -> bool:
 def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     """Whether the first row names the columns.
 
-    It does if it holds a usual name (label, text, id, ...), if it holds text above numbers or
-    vectors, if it counts 0, 1, 2, ..., or if several columns have no number in it and none of its
-    cells again.
+    It does if it holds a usual name (label, text, id, ...) that is in no cell below, if it holds
+    text above numbers or vectors, if it counts 0, 1, 2, ..., or if several columns have no number
+    in it and none of its cells again.
 
     Examples
     --------
@@ -121,11 +122,13 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     >>> has_header([["0", "1", "target"], ["1.5", "2.5", "a"]])
     True
     """
-    first, rest = rows[0], rows[1:]
-    names = [folded(cell) for cell in first if isinstance(cell, str)]
-    if set(names) & {*LABEL_NAMES, *TEXT_NAMES, *ID_NAMES, *SPLIT_NAMES}:
-        return True
+    first, rest = rows[0], [row for row in rows[1:] if row != rows[0]]
     below = [[row[j] for row in rest if row[j] not in (None, "")] for j in range(len(first))]
+    if any(
+        isinstance(cell, str) and folded(cell) in USUAL_NAMES and cell not in cells
+        for cell, cells in zip(first, below, strict=True)
+    ):
+        return True
     is_text = [isinstance(cell, str) and cell != "" and not is_number(cell) for cell in first]
     if any(
         t and cells and all(is_number(part) for cell in cells for part in _parts(cell))

@@ -468,3 +468,26 @@ def test_svmlight_is_named(tmp_path):
 def test_one_column_of_vectors_keeps_its_name(tmp_path):
     (tmp_path / "t.csv").write_text("v\n0.5 -1.5\n2.5 1e3\n")
     assert read_delimited(tmp_path / "t.csv").columns.to_pydict() == {"v": ["0.5 -1.5", "2.5 1e3"]}
+
+
+@pytest.mark.parametrize("texts", [('" so be', 'it " now'), ('"so', "be it"), ("a", '"')])
+def test_quotes_between_tabs_may_be_part_of_texts(read, texts):
+    texts = ["how do I pay", *texts, 'where is "it"'] * 5
+    lines = [f"{text}\t{'ab'[i % 2]}" for i, text in enumerate(texts)]
+    table = read("\n".join(["text\tlabel", *lines]) + "\n", "t.tsv")
+    assert columns(table) == {"text": texts, "label": [*"ab"] * 10}
+    assert table.notes == ("quotes are part of the texts",)
+
+
+def test_quotes_between_tabs_hold_lines_and_tabs_together(read):
+    texts = ["how do I\npay now", 'say "when"\nto him', "a\tb c"] * 4
+    frame = pd.DataFrame({"text": texts, "label": ["a", "b"] * 6})
+    table = read(frame.to_csv(sep="\t", index=False), "t.tsv")
+    assert columns(table) == frame.to_dict("list")
+    assert not table.notes
+
+
+@pytest.mark.parametrize("name", ["y", "no", "key"])
+def test_usual_names_that_are_cells_below_are_no_header(read, name):
+    table = read("".join(f"{i}.5,{name},b\n1.5,n,a\n" for i in range(10)))
+    assert columns(table)["2"] == [name, "n"] * 10
