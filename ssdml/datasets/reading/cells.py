@@ -46,7 +46,9 @@ TIMES = ((1e9, 2e9), (1e12, 2e12))  # 2001 to 2033, in seconds or milliseconds s
 DIGITS = r"^[-+]?\d+$"
 LIMIT = float(np.finfo(np.float32).max)
 UNLIKELY = 1e-4  # probability for independent rows
-BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
+BRACKETS = re.compile(  # around numbers, also missing or shortened ones, but not around words
+    r"(?=\D*\d)\s*\[(?:[-+\d.e\s,;|'\"\[\]()]|nan|inf|null|none)*\]\s*", re.IGNORECASE
+)
 PRINTED = re.compile(r"(?:\w+\.)?(?:array|tensor)\((.*?)(?:,\s*\w+=.*)?\)", re.DOTALL)
 SCALAR = re.compile(r"(?:np|numpy)\.\w+\(([^()]*)\)")  # of NumPy 2 in a list
 FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.IGNORECASE)
@@ -177,19 +179,36 @@ class Cells:
             return "vector"
         return "other" if _match(self._columns[name], OBJECT)[known].all() else "text"
 
-    def is_of_one(self, name: str) -> bool:
-        """Whether a column holds lists of one integer, which are rather places than vectors."""
+    def holds_places(self, name: str) -> bool:
+        """Whether a column holds lists of integers that are rather places or tokens than vectors.
+
+        These are shorter than `LONG`, or differ in length.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         column = self._columns[name]
-        are_integers = not is_text(column) and pa.types.is_integer(column.type.value_type)
-        return are_integers and pc.max(pc.list_value_length(column)).as_py() == 1
+        if is_text(column):
+            lists = [re.findall(r"[-+.\w]+", cell) for cell in self._first_cells(name)]
+            if not all(re.fullmatch(DIGITS, number) for found in lists for number in found):
+                return False
+            lengths = {len(found) for found in lists}
+        else:
+            if not pa.types.is_integer(column.type.value_type):
+                return False
+            extremes = pc.min_max(pc.list_value_length(column)).as_py()
+            lengths = {*extremes.values()}
+        return len(lengths) > 1 or max(lengths) < LONG
 
     def may_be_vectors(self, name: str, least: int = 2) -> bool:
         """Whether a column of text holds vectors, of at least so many numbers without brackets."""
+        return are_vectors(self._first_cells(name), least)
+
+    def _first_cells(self, name: str) -> list[str]:
+        """Return the first cells of a column of text that are not missing."""
         known = np.flatnonzero(~self.numbers(name).missing)
-        return are_vectors(self._columns[name].take(known[:5]).to_pylist(), least)
+        cells: list[str] = self._columns[name].take(known[:5]).to_pylist()
+        return cells
 
     def numbers(self, name: str) -> Numbers:
         """Return the numbers of a column of numbers or text."""

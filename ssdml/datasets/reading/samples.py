@@ -141,8 +141,11 @@ def _check_features(chooser: Chooser) -> None:
 
 def _vectors(chooser: Chooser) -> list[str]:
     free = chooser.free("vector")
-    places = [n for n in free if chooser.cells.is_of_one(n)]
-    chooser.roles.left_out |= dict.fromkeys(places, "lists of one integer")
+    if _has_others(chooser) and all(map(chooser.cells.holds_places, free)):
+        for name in free:
+            chooser.roles.left_out[name] = "lists of integers"
+            chooser.note_unused(name, "it holds lists of integers, as of places or tokens")
+        return []
     names = [n.removesuffix(".indices") for n in free if n.endswith(".indices")]
     sparse = [(f"{n}.indices", f"{n}.values") for n in names if f"{n}.values" in free]
     for pair in sparse:
@@ -168,6 +171,14 @@ def _vectors(chooser: Chooser) -> list[str]:
         if not (chooser.kinds[name] == "number" and chooser.cells.key_reason(name)):
             chooser.note_unused(name, f"the vectors in {chosen[0]!r} are")
     return chosen
+
+
+def _has_others(chooser: Chooser) -> bool:
+    """Whether there are columns of numbers, or of texts of several words, beside vectors."""
+    free = chooser.free("number", "text")
+    return any(chooser.kinds[n] == "number" or chooser.has_words(n) for n in free) or (
+        chooser.roles.text is not None
+    )
 
 
 def _short_vectors(chooser: Chooser) -> bool:

@@ -304,7 +304,7 @@ def test_labels_in_bytes_are_text(tmp_path):
 
 RECORDS = np.array(
     [(0.5, b"cat", (1, 2)), (2.0, b"", (3, 4)), (4.0, b"dog", (5, 6))],
-    dtype=[("a", "f8"), ("label", "S3"), ("more", "i4", 2)],
+    dtype=[("a", "f8"), ("label", "S3"), ("more", "f4", 2)],
 )
 
 

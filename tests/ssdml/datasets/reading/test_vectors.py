@@ -13,7 +13,7 @@ from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.summary import ReadingWarning
-from tests.tables import N
+from tests.tables import N, assert_features
 
 SIDE_BY_SIDE = [" {} {} ", "{},{}", "({}, {})", "({}, {},)", "{{{},{}}}", "{};{}", "{} | {}"]
 PRINTED = ["array([{}, {}], dtype=float32)", "tensor([{},\n {}])", "np.array([{}, {}])"]
@@ -127,7 +127,7 @@ def test_places_of_answers_are_no_vectors(tmp_path):
     rows.assign(label=[*"ababab"]).to_parquet(tmp_path / "t.parquet")
     data = read_dataset(tmp_path / "t.parquet", Choice())
     assert data.columns == ("question",)
-    assert data.summary.left_out["answers.answer_start"] == "lists of one integer"
+    assert data.summary.left_out["answers.answer_start"] == "lists of integers"
 
 
 def test_tokens_beside_embeddings_are_told(tmp_path, frame):
@@ -146,3 +146,25 @@ def test_tokens_beside_embeddings_are_told(tmp_path, frame):
         ValueError, match=r"which vectors are the features\? Columns u, v hold some"
     ):
         load_dataset(path)
+
+
+@pytest.mark.parametrize(
+    "cells", [[[i, 5] for i in range(N)], [[7] * (i % 9 + 1) for i in range(N)]]
+)
+@pytest.mark.parametrize("name", ["t.jsonl", "t.csv"])
+def test_short_lists_of_integers_are_no_vectors_beside_others(tmp_path, frame, name, cells):
+    write = {"t.csv": pd.DataFrame.to_csv, "t.jsonl": pd.DataFrame.to_json}[name]
+    options = {"index": False} if name == "t.csv" else {"orient": "records", "lines": True}
+    write(frame.assign(span=cells), tmp_path / name, **options)
+    data = read_dataset(tmp_path / name, Choice())
+    assert data.columns == ("p", "q")
+    assert "'span' is not a feature, as it holds lists of integers" in str(data.summary)
+    texts = frame[["label"]].assign(text=[f"where is the thing {i}?" for i in range(N)], span=cells)
+    write(texts, tmp_path / name, **options)
+    assert read_dataset(tmp_path / name, Choice()).columns == ("text",)
+
+
+@pytest.mark.parametrize("form", ["[INST] say {} again [/INST]", "['cat', 'x{}']", "[time : {}]"])
+def test_words_in_brackets_are_no_vectors(tmp_path, frame, form):
+    frame.assign(tags=[form.format(i) for i in range(N)]).to_csv(tmp_path / "t.csv", index=False)
+    assert_features(read_dataset(tmp_path / "t.csv", Choice()), frame, "p", "q")
