@@ -21,6 +21,7 @@ from ssdml.datasets.reading.table import (
     ID_NAMES,
     LABEL_NAMES,
     LABEL_WORD,
+    MISSING,
     NO_HEADER,
     SPLIT_NAMES,
     SPLITS,
@@ -30,6 +31,7 @@ from ssdml.datasets.reading.table import (
 from ssdml.utils.typing import Floats
 
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
+UNNAMED = re.compile(r"unnamed: \d+(\.\d+)?")
 KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
 # Whose rows these are: a number of them is an id, which several rows may have.
 WHOSE = "(subject|patient|participant|respondent|specimen|sample)"
@@ -49,6 +51,7 @@ IS_USE = "its name is that of folds, parts or weights"
 IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
+MANY_LABELS = 20  # of which most are not of one class each
 WORDS = 3  # of a text, on average
 ASK_LABEL = "Pass --label NAME (label='NAME')."
 IS_ID = "its name is that of ids"
@@ -316,21 +319,20 @@ class Chooser:
             return alike[0]
         if not self.choice.needs_label:
             return None
-        texts = [
-            n
-            for n in free
-            if self.kinds[n] == "text" and self._repeats(n) and not self.has_words(n)
-        ]
-        numbers = [n for n in free if self.kinds[n] == "number"]
-        integers = [n for n in numbers if _are_whole(self._known(n)) and self._repeats(n)]
+        likely = [n for n in free if self._may_be_guessed(n)]
+        texts = [n for n in likely if self.kinds[n] == "text" and not self.has_words(n)]
+        numbers = [n for n in likely if self.kinds[n] == "number"]
+        integers = [n for n in numbers if _are_whole(self._known(n))]
         others = {*self.roles.left_out, *filter(self._names_rows, free)}
         last = next((n for n in reversed(self.names) if n not in others), None)
         partly = [n for n in (*texts, *integers) if self.cells.numbers(n).missing.any()]
         label = last if last in texts and len(texts) > 1 else None
         for only in (texts, [] if texts else integers, partly):
             label = only[0] if label is None and len(only) == 1 else label
-        if partly and label is not None and label not in partly and not alike:
-            alike = [label, *partly]
+        is_rival = last is not None and last in (*texts, *integers) and not self._counts(last)
+        rival = last if is_rival else label
+        if partly and rival is not None and rival not in partly and not alike:
+            alike = [rival, *partly]
         if label is None or alike:
             self._ask_for_label(alike)
         self.roles.doubts.append(
@@ -338,6 +340,18 @@ class Chooser:
             "are elsewhere, pass --label NAME (label='NAME')"
         )
         return label
+
+    def _may_be_guessed(self, name: str) -> bool:
+        """Whether a column, whose name tells nothing, could be labels: of two or more classes.
+
+        Columns without a name, ids such as those of users, and columns that are different in more
+        than half of many rows are not guessed.
+        """
+        if UNNAMED.fullmatch(folded(name)) or self._names_ids(name) or not self._repeats(name):
+            return False
+        known = [cell for cell in self.cells.texts(name) if cell and folded(cell) not in MISSING]
+        n_classes = len(set(known))
+        return n_classes > 1 and (len(known) < MANY_LABELS or 2 * n_classes <= len(known))
 
     def _counts(self, name: str) -> bool:
         """Whether a column of numbers has the name of a quantity."""

@@ -356,3 +356,32 @@ def test_marks_of_predictions_may_come_from_excel(tmp_path, frame, true, false):
     written.replace({true: "maybe"}).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(ValueError, match=r"line 2, column 'is_new_label': 'maybe' must be true or"):
         load_dataset(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("Unnamed: 7", ["x", "y", "", ""] * 10),
+        ("user_id", ["u1", "u2"] * 20),
+        ("mark", ["*", ""] * 20),
+        ("user", [f"u{i % 30}" for i in range(N)]),
+    ],
+)
+def test_columns_that_are_no_labels_are_not_guessed(tmp_path, frame, name, cells):
+    frame = frame.drop(columns="label").assign(stars=[1, 3, 5, 5] * 10, **{name: cells})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.class_names == ("1", "3", "5")
+    assert "the labels are taken from column 'stars'" in str(data.summary)
+    frame.drop(columns="stars").to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match=r"which column holds the labels\?"):
+        read_dataset(tmp_path / "t.csv", Choice())
+
+
+def test_missing_numbers_are_no_labels_beside_a_last_column_of_codes(tmp_path, frame, rng):
+    age = rng.integers(20, 30, N).astype(str)
+    age[3] = "?"
+    frame = frame.drop(columns="label").assign(age=age, sex=[1, 2] * 20, disease=np.arange(N) % 3)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match="which column holds the labels, 'disease' or 'age'"):
+        read_dataset(tmp_path / "t.csv", Choice())
