@@ -87,6 +87,7 @@ class Cells:
 
     def __init__(self, table: Table, apart: Collection[str] = (), model: str | None = None) -> None:
         self.table, self.decimal_commas = table, False
+        self.doubted_commas: tuple[str, ...] = ()  # columns of commas that may be before thousands
         self.way_out = (
             IGNORE if model is None else f"{{}} is a feature of {model}; correct the file."
         )
@@ -100,10 +101,15 @@ class Cells:
 
     def _read_decimal_commas(self, names: list[str]) -> None:
         """Take commas for decimal points in all columns if one of numbers has them."""
-        deciding = (name for name in names if folded(name) not in LABEL_NAMES)
-        found = next(filter(self._has_decimal_commas, deciding), None)
-        if found is None:
+        deciding = [n for n in names if folded(n) not in LABEL_NAMES and self._has_commas(n)]
+        sure = [name for name in deciding if not self._may_be_thousands(name).any()]
+        if not deciding:
             return
+        found = (sure or deciding)[0]
+        if not sure and self.table.separator != ";":  # which stands beside decimal commas
+            row = int(self._may_be_thousands(found).argmax())
+            self.refuse(found, row, "has a comma before thousands or decimals")
+        self.doubted_commas = () if sure else tuple(deciding)
         commas = {name: _numbers_of_text(self._columns[name], comma=True) for name in names}
         for name in names:
             lost = commas[name].wrong & ~self.numbers(name).wrong
@@ -116,7 +122,8 @@ class Cells:
         self._numbers |= commas
         self.decimal_commas = True
 
-    def _has_decimal_commas(self, name: str) -> bool:
+    def _has_commas(self, name: str) -> bool:
+        """Whether commas make numbers of cells that are none otherwise."""
         import pyarrow.compute as pc
 
         column = self._columns[name]
@@ -124,11 +131,13 @@ class Cells:
             return False
         new, old = _numbers_of_text(column, comma=True), self.numbers(name)
         better = old.wrong & ~new.wrong
-        if not better.any() or 2 * new.wrong.sum() > (~new.missing).sum():
-            return False
-        if self.table.separator == "," and not (better & ~_match(column, THOUSANDS)).any():
-            self.refuse(name, int(better.argmax()), "has a comma before thousands or decimals")
-        return True
+        return bool(better.any() and 2 * new.wrong.sum() <= (~new.missing).sum())
+
+    def _may_be_thousands(self, name: str) -> Mask:
+        """Return the cells with commas before three digits, unless others have decimal commas."""
+        with_commas = _match(self._columns[name], COMMA) & _match(self._columns[name], ",")
+        thousands = with_commas & _match(self._columns[name], THOUSANDS)
+        return thousands & (thousands == with_commas).all()
 
     def refuse(self, name: str, row: int, problem: str, way_out: str | None = None) -> NoReturn:
         """Raise ValueError for a cell."""
@@ -362,8 +371,14 @@ class Cells:
         if dots and is_text(column) and _match(column, DOTS).all():
             cell = column[0].as_py()
             return f"{cell!r} is read as {values[0]:g}; if dots separate thousands, remove them"
+        if name in self.doubted_commas:
+            row = int(self._may_be_thousands(name).argmax())
+            cell = column[row].as_py()
+            return f"{cell!r} is read as {values[row]:g}; if commas separate thousands, remove them"
         for extreme in (values.min(), values.max()):
-            if not ABSENT.fullmatch(f"{extreme:g}") or (values == extreme).all():
+            is_code = extreme == -1 and values.max() > 1 and (values == np.rint(values)).all()
+            is_absent = is_code or ABSENT.fullmatch(f"{extreme:g}")
+            if not is_absent or (values == extreme).all():
                 continue
             others = values[values != extreme]
             gap = np.abs(others - extreme).min()

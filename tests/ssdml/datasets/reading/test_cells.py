@@ -146,6 +146,14 @@ def test_decimal_commas_of_labels_are_no_features(tmp_path, frame):
             "'1,500' has a comma before thousands or decimals",
         ),
         (
+            "a\tb\tlabel\n1,500\t2\tx\n900\t3\ty\n",
+            "'1,500' has a comma before thousands or decimals",
+        ),
+        (
+            "a\tb\tlabel\n1,500\t2.5\tx\n900\t3.5\ty\n",
+            "'1,500' has a comma before thousands or decimals",
+        ),
+        (
             "a;b;label\n1,5;0.5;x\n2,5;0.7;y\n",
             "'0.5' has a decimal point, while column 'a' has deci",
         ),
@@ -155,6 +163,15 @@ def test_ambiguous_commas_are_named(tmp_path, text, problem):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(ValueError, match=rf"t\.csv, line 2, column '\w': {problem}"):
         load_dataset(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+def test_commas_are_decimal_in_all_columns_if_in_one(tmp_path, separator):
+    frame = pd.DataFrame({"a": ["1,500", "900"], "b": ["0,5", "2"], "label": ["x", "y"]})
+    frame.to_csv(tmp_path / "t.csv", sep=separator, index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    np.testing.assert_array_equal(data.X, [[1.5, 0.5], [900, 2]])
+    assert not data.summary.doubts
 
 
 def test_numbers_of_every_type_are_features(tmp_path, frame):
@@ -195,6 +212,10 @@ def test_logical_texts_are_features(tmp_path):
         (-9999, SMALL + 0.5, True),
         (99, 80 + SMALL, False),
         (-99, -SMALL, True),
+        (-1, SMALL, True),
+        (-1, SMALL + 0.5, False),
+        (-1, SMALL % 2, False),
+        (-1, SMALL - 5, False),
     ],
 )
 def test_numbers_that_may_mean_missing_are_told(tmp_path, mark, others, is_told):
@@ -203,12 +224,13 @@ def test_numbers_that_may_mean_missing_are_told(tmp_path, mark, others, is_told)
     assert data.summary.doubts == [told] * is_told
 
 
-def test_dots_that_may_separate_thousands_are_told(tmp_path):
-    lines = [f"{i % 5};{i % 7 + 1}.{i:03d};{'xy'[i % 2]}\n" for i in range(N)]
+@pytest.mark.parametrize(("sign", "name"), [(".", "dots"), (",", "commas")])
+def test_signs_that_may_separate_thousands_are_told(tmp_path, sign, name):
+    lines = [f"{i % 5};{i % 7 + 1}{sign}{i:03d};{'xy'[i % 2]}\n" for i in range(N)]
     (tmp_path / "t.csv").write_text("".join(["a;b;label\n", *lines]))
     data = read_dataset(tmp_path / "t.csv", Choice())
     [doubt] = data.summary.doubts
-    assert "'1.000' is read as 1; if dots separate thousands, remove them" in doubt
+    assert f"'1{sign}000' is read as 1; if {name} separate thousands, remove them" in doubt
 
 
 def test_labels_with_commas_before_thousands_are_texts(tmp_path, frame):
