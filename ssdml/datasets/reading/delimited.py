@@ -51,7 +51,10 @@ RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULT
 DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTILINE)
 FOREIGN = (  # texts that are no tables, with the suffixes of their formats
     (
-        re.compile(rb"[-+.\de]+(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]"),
+        re.compile(
+            rb"(?:[-+.\de]+ *[\r\n]+){,9}"  # samples of zeros alone
+            rb"[-+.,\de]+(?: +qid:\d+)?(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]"
+        ),
         "pairs index:value, as svmlight writes",
         ".svm",
     ),

@@ -50,6 +50,8 @@ NO_DATA = dict.fromkeys(  # names of files beside those of data
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 IN_SPLIT = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
 
+LABELS = re.compile(r"(.*[_\-. ])?(y|labels?|targets?)([_\-. ].*)?", re.IGNORECASE)  # of files
+
 Part = tuple[str | None, Table]  # rows of one split, None if none is named
 
 
@@ -312,7 +314,18 @@ def _refuse_copies(folder: Path, tables: list[Table]) -> None:
 
 
 def _check_alike(folder: Path, parts: list[Part]) -> None:
-    """Raise ValueError if a table lacks most columns of the others, but for labels."""
+    """Raise ValueError if a table lacks most columns of the others, but for labels.
+
+    So does a file of labels alone, such as y_train.txt beside X_train.txt.
+    """
+    alone = [
+        t.path for _, t in parts if t.columns.num_columns == 1 and LABELS.fullmatch(t.path.stem)
+    ]
+    if 0 < len(alone) < len(parts):
+        raise ValueError(
+            f"{folder}: its tables must have their labels in a column; {alone[0]} seems to hold "
+            "those of another table. Write them into it: frame['label'] = labels."
+        )
     columns = [{n for n in t.columns.column_names if not names_labels(n)} for _, t in parts]
     every = set().union(*columns)
     for (_, table), own in zip(parts, columns, strict=True):

@@ -177,6 +177,23 @@ def test_images_are_named_in_a_column_of_any_name(tmp_path, name):
         assert raw.items.ndim == 3
 
 
+@pytest.mark.parametrize(
+    ("samples", "labels"),
+    [
+        ("x_train.txt", "y_train.txt"),
+        ("train_text.txt", "train_labels.txt"),
+        ("data.csv", "Target.csv"),
+    ],
+)
+@pytest.mark.parametrize("needs_label", [True, False])
+def test_labels_in_a_file_of_their_own_are_no_samples(tmp_path, samples, labels, needs_label):
+    (tmp_path / samples).write_text("how do I pay\nwhere is it now\n" * 2)
+    (tmp_path / labels).write_text("a\nb\n" * 2)
+    message = rf"{labels} seems to hold those of another table\. Write them into it"
+    with pytest.raises(ValueError, match=message):
+        read_path(tmp_path, Choice(needs_label=needs_label))
+
+
 @pytest.mark.parametrize("other", ["features.tsv", "ids.csv"])
 def test_tables_of_other_columns_are_not_joined(tmp_path, other):
     (tmp_path / "train.csv").write_text("id,a,b,label\n1,0.5,2,x\n2,1.5,3,y\n")
