@@ -52,6 +52,7 @@ IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 MANY_LABELS = 20  # of which most are not of one class each
+UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Japanese, Chinese
 WORDS = 3  # of a text, on average
 ASK_LABEL = "Pass --label NAME (label='NAME')."
 IS_ID = "its name is that of ids"
@@ -263,7 +264,8 @@ class Chooser:
     def has_words(self, name: str) -> bool:
         """Whether the texts of a column have several words on average."""
         known = [cell for cell in self.cells.texts(name)[:1000] if cell]
-        return sum(cell.count(" ") + 1 for cell in known) >= WORDS * len(known)
+        n_words = sum(max(cell.count(" ") + 1, len(UNSPACED.findall(cell)) // 4) for cell in known)
+        return n_words >= WORDS * len(known)
 
     def _index(self) -> str | None:
         """Leave out the index that pandas wrote; return it if it identifies the rows."""

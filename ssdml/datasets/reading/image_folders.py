@@ -92,7 +92,7 @@ def read_image_zip(path: Path, *, needs_label: bool = True) -> RawItems:
 
 def texts_of_classes(folder: Path, tables: Sequence[Path]) -> list[Path]:
     """Return the texts in folders of classes, several in each, if no table is another file."""
-    if any(path.suffix.lower() != ".txt" for path in tables):
+    if any(path.suffix.lower() not in (".txt", "") for path in tables):
         return []
     texts = [
         path
@@ -103,7 +103,8 @@ def texts_of_classes(folder: Path, tables: Sequence[Path]) -> list[Path]:
         return []
     sample = b"".join(read_regular(path)[:SAMPLE] for path in texts[:MAX_NAMED])
     n_letters = len(re.findall(rb"[^\W\d_]|[\x80-\xff]", sample))
-    return texts if 2 * n_letters > len(b"".join(sample.split())) else []
+    are_letters = 2 * n_letters > len(b"".join(sample.split())) and b"\0" not in sample
+    return texts if are_letters else []
 
 
 def read_text_folder(

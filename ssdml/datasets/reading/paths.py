@@ -46,7 +46,13 @@ from ssdml.utils.files import (
 NO_DATA = dict.fromkeys(  # names of files beside those of data
     ("sample_submission", "samplesubmission", "gender_submission", "submission_format"),
     "a form for predictions",
-) | dict.fromkeys(("readme", "license", "licence", "requirements"), "no data by its name")
+) | dict.fromkeys(
+    (
+        *("readme", "license", "licence", "requirements"),
+        *("categories.json", "classes.json", "class_names.json", "dataset_infos.json"),
+    ),
+    "no data by its name",
+)
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 IN_SPLIT = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
 
@@ -115,7 +121,11 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
         )
     visible = (p for p in found if not is_hidden(p.relative_to(folder).as_posix()))
     files = [p for p in visible if p.is_file()]
-    reasons = ((p, NO_DATA.get(p.stem.lower())) for p in files if table_suffix(p))
+    reasons = (
+        (p, NO_DATA.get(p.stem.lower()) or NO_DATA.get(p.name.lower()))
+        for p in files
+        if table_suffix(p)
+    )
     others = {p: reason for p, reason in reasons if reason}
     n_usable = sum(bool(table_suffix(p)) or is_image_name(p.name) for p in files)
     if 0 < len(others) < n_usable:
@@ -137,7 +147,8 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
             raw = read_rows(table, choice)
             _doubt_unlisted(raw, sum(p.suffix.lower() in image_suffixes() for p in files))
             return raw
-    if not has_images and (texts := texts_of_classes(folder, tables)):
+    named = tables or [p for p in files if not p.suffix]
+    if not has_images and (texts := texts_of_classes(folder, named)):
         table = read_text_folder(folder, texts, encoding, choice.needs_label)
         return read_rows(table, choice)
     if tables and not has_images:

@@ -568,3 +568,19 @@ def test_columns_without_numbers_are_empty(tmp_path):
     data = read_dataset(tmp_path / "t.jsonl", Choice())
     assert data.columns == ("a",)
     assert data.summary.left_out == {"b": "nothing"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "马晓旭意外受伤让国奥警惕无奈{}",
+        "ฉันต้องการทราบว่าบัตรของฉัน{}",
+        "カードはいつ届きますか教えてください{}",
+    ],
+)
+def test_texts_without_blanks_between_words_are_texts(tmp_path, text):
+    lines = [f"{['体育', '财经'][i % 2]}\t{text.format(i)}\n" for i in range(N)]
+    (tmp_path / "t.txt").write_text("".join(lines), encoding="utf-8")
+    data = read_dataset(tmp_path / "t.txt", Choice())
+    assert data.texts.tolist() == [text.format(i) for i in range(N)]
+    assert data.class_names == ("体育", "财经")

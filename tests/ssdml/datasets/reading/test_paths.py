@@ -88,6 +88,16 @@ def test_forms_of_kaggle_are_no_samples(tmp_path):
     assert data.y.tolist() == [-1] * 9 + [i % 2 for i in range(9)]
 
 
+def test_names_of_classes_beside_tables_are_no_samples(tmp_path):
+    for part in ("train", "test"):
+        rows = [f"how do I {part} {i},{'ab'[i % 2]}\n" for i in range(9)]
+        (tmp_path / f"{part}.csv").write_text("".join(["text,category\n", *rows]))
+    (tmp_path / "categories.json").write_text('["a", "b", "c"]')
+    data = read_dataset(tmp_path, Choice())
+    assert data.summary.left_out == {"categories.json": "no data by its name"}
+    assert data.y.tolist() == [i % 2 for i in range(9)] * 2
+
+
 def test_forms_of_kaggle_name_no_classes_of_images(tmp_path):
     write_images(tmp_path, ["train/cat/1.png", "train/dog/2.png", "test/3.png"])
     (tmp_path / "sample_submission.csv").write_text("id,label\n3.png,cat\n")
@@ -124,6 +134,17 @@ def test_folders_of_texts(tmp_path):
     assert raw.test.tolist() == [True] * 4 + [False] * 4
     write_texts(tmp_path, names[:1], "")
     with pytest.raises(ValueError, match=r"test/neg/0\.txt, .*: an empty cell must be a text"):
+        read_path(tmp_path)
+
+
+def test_folders_of_texts_without_suffix(tmp_path):
+    names = [f"{group}/{i}" for group in ("alt.atheism", "sci.space") for i in range(51060, 51063)]
+    write_texts(tmp_path, ["README", *names])
+    raw = read_path(tmp_path)
+    assert raw.ids.tolist() == names
+    assert raw.labels.tolist() == ["alt.atheism"] * 3 + ["sci.space"] * 3
+    write_texts(tmp_path, names, "\0" * 5 + "bytes of a scanner")
+    with pytest.raises(ValueError, match="got no images"):
         read_path(tmp_path)
 
 
