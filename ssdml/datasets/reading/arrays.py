@@ -15,7 +15,7 @@ from ssdml.datasets.pixels import has_channels_first
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
-from ssdml.datasets.reading.table import LABEL_NAMES, Table, folded, of_cells
+from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded, of_cells
 from ssdml.datasets.reading.tables import read_table, table_suffix
 from ssdml.utils.files import Archive, check_inside, check_npy, read_regular
 from ssdml.utils.labels import as_column
@@ -96,6 +96,18 @@ def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Ch
     raw.summary.left_out |= {n: "other arrays" for n in keys.values() if n not in used}
     raw.summary.doubts.extend(doubts)
     shapes = {n: archive.shape(n) or () for n in raw.summary.left_out}
+    for role, chosen_name, name, usual in (
+        ("features", wanted, samples, SAMPLES),
+        ("label", choice.label, labels, LABELS),
+    ):
+        others = [keys[n] for n in usual if keys.get(n) in shapes and not chosen_name]
+        others = [n for n in others if shapes[n][:1] == X.shape[:1]]
+        if others and (role == "label" or np.prod(shapes[others[0]]) != X.size):
+            raw.summary.doubts.append(
+                f"array {name!r} holds the {'samples' if role == 'features' else 'labels'}, and "
+                f"{others[0]!r} is not read; to read it instead, pass --{role} {others[0]} "
+                f"({role}={others[0]!r})"
+            )
     columns = [n for n, shape in shapes.items() if len(shape) == 1 and shape[0] <= len(X)]
     if chosen := [repr(n) for n in columns if _selects_rows(n, archive[n], len(X))]:
         raw.summary.doubts.append(
@@ -110,6 +122,8 @@ def _selects_rows(name: str, column: Array, n: int) -> bool:
     """Whether a column is a mask of n rows or, by its name and content, the indices of some."""
     if column.dtype == bool:
         return len(column) == n
+    if column.dtype.kind == "U" and len(column) == n:
+        return {folded(cell) for cell in column.tolist()} <= SPLITS.keys()
     if column.dtype.kind not in "iu" or not SOME_ROWS.search(name.lower()):
         return False
     distinct = np.unique(column)
@@ -149,7 +163,8 @@ def _by_shape(
         n = shapes[matrices[0]][:1]
         columns = [labels] if labels else [k for k, s in shapes.items() if s in (n, (*n, 1))]
         columns = [name for name in columns if name.lower() not in ("test", *TEXTS, *IDS)]
-        if len(columns) == 1:
+        # Numbers of rows and names of files are all distinct.
+        if len(columns) == 1 and (labels or len(np.unique(archive[columns[0]])) < n[0]):
             return matrices[0], columns[0]
     if {"indices", "indptr", "format"} <= set(archive.names):
         raise ValueError(
@@ -284,11 +299,15 @@ def _checked(
         )
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.ndim != 1 or len(y) != len(items):
-        columns = " If they are one-hot, save y.argmax(axis=1)." if y.ndim > 1 else ""
-        turned = f" Save {names[0]}.T." * (items.shape[1:] == y.shape)
+        way_out = " If they are one-hot, save y.argmax(axis=1)." if y.ndim > 1 else ""
+        if y.shape == items.shape[-1:]:
+            turned = "{}.T" if items.ndim == 2 else "np.moveaxis({}, -1, 0)"
+            way_out = f" Save {turned.format(names[0])}."
+        elif y.size == len(items):
+            way_out = f" Save {names[1]}.ravel()."
         raise ValueError(
             f"{labels or path}: {names[1]} must have {len(items)} labels, one per row; got shape "
-            f"{y.shape}.{columns or turned}"
+            f"{y.shape}.{way_out}"
         )
     if test is not None and (test.dtype != bool or test.shape != y.shape):
         raise ValueError(
@@ -301,6 +320,8 @@ def _checked(
         return RawItems(None, y, test, texts=items.astype(object), summary=summary)
     if items.dtype.kind == "f":
         check_finite(items.reshape(len(items), -1), str(path), names[0])
+    if sum(length > 1 for length in items.shape[1:]) < 2:  # a vector, as (1, d) and (d, 1, 1) are
+        items = items.reshape(len(items), -1)
     if has_channels_first(items.shape[1:]):
         items = np.moveaxis(items, 1, -1)
     return RawItems(items, y, test, summary=summary)

@@ -207,7 +207,8 @@ def _images(chooser: Chooser) -> bool:
     """Choose a column of images or of their files, unless more than a few numbers are beside it."""
     roles = chooser.roles
     inside = chooser.free("image")
-    named = [n for n in [*chooser.free("text", "number"), roles.id] if n]
+    ids = [n for n, reason in roles.left_out.items() if reason == "ids"]
+    named = [n for n in [*chooser.free("text", "number"), roles.id, *ids] if n]
     named = [n for n in named if _names_images(chooser, n)]
     if not inside and not named:
         return False
@@ -238,6 +239,7 @@ def _images(chooser: Chooser) -> bool:
     if roles.images is not None and not inside:
         _ask_which_images(chooser, named)
     if roles.images is not None:
+        roles.left_out.pop(roles.images, None)
         for name in numbers:
             chooser.note_unused(name, f"the images in {roles.images!r} are")
         boxes = [n for n in chooser.free("number") if folded(n) in BOXES]

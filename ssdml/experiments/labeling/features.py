@@ -14,6 +14,7 @@ import numpy as np
 
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.known.layouts import data_folders
+from ssdml.datasets.pixels import CHANNELS
 from ssdml.datasets.reading.summary import counted
 from ssdml.utils.files import read_npz
 from ssdml.utils.labels import is_unlabeled
@@ -98,7 +99,7 @@ class ImageFeatures(NamedTuple):
         Parameters
         ----------
         images : array of shape (n, height, width[, channels]) or ImageFiles
-            Bytes, or floating-point numbers from 0 to 1.
+            Whole numbers from 0 to 255, or fractions from 0 to 1; else ValueError is raised.
         y : array of shape (n,), optional
             Labels, of which some are missing; without them, pixels are not added.
         progress : callable, optional
@@ -107,6 +108,7 @@ class ImageFeatures(NamedTuple):
         by_network = has_encoder()
         if by_network and not _need_pixels(images, y, progress):
             return cls()
+        images = _checked(images)
         from sklearn.decomposition import PCA
 
         pixels = _pixels(images, _quiet if by_network else progress)
@@ -124,6 +126,7 @@ class ImageFeatures(NamedTuple):
         Features by the network are kept in the cache folder, each by the content of its image, so
         that only new images are computed, and those whose file is damaged, with a warning.
         """
+        images = _checked(images)
         blocks = [_network_rows(images, progress)] if self.by_network else []
         if self.components is not None:
             pixels = _pixels(images, progress)
@@ -212,6 +215,27 @@ def pixels_tell_classes(pixels: Array, network: Array, labels: Array) -> bool:
     return bool(area - error >= 0.5 + (enough - 0.5) / 2)
 
 
+def _checked(images: Array | ImageFiles) -> Array | ImageFiles:
+    """Return images as bytes or from 0 to 1; raise ValueError if they seem to be none."""
+    if isinstance(images, ImageFiles):
+        return images
+    if len(images.shape) > 4 or (len(images.shape) == 4 and images.shape[-1] not in CHANNELS):
+        raise ValueError(
+            f"images must have 1, 3 or 4 channels; got samples of shape {images.shape[1:]}. If "
+            "these are no images, save X.reshape(len(X), -1)."
+        )
+    least, most = images.min(), images.max()
+    if images.dtype == np.uint8 or (0 <= least and most <= 1):
+        return images
+    if not (0 <= least and most <= 255 and (images == np.rint(images)).all()):
+        raise ValueError(
+            "images must have whole numbers from 0 to 255, or fractions from 0 to 1; got numbers "
+            f"from {least:g} to {most:g}. Scale them. If these are no images, save "
+            "X.reshape(len(X), -1)."
+        )
+    return images.astype(np.uint8)
+
+
 def _pixels(images: Array | ImageFiles, progress: Progress) -> Array:
     """Return the pixel values of images, at most 32 pixels wide, as rows."""
     batches = _batches(images, SMALL, progress)
@@ -253,6 +277,8 @@ def _batches(images: Array | ImageFiles, side: int, progress: Progress) -> Itera
             batch = torch.from_numpy(block if block.ndim == 4 else block[..., None])
             batch = batch.permute(0, 3, 1, 2)
         batch = batch.float() / 255 if batch.dtype == torch.uint8 else batch.float()
+        if batch.shape[1] == 4:  # what is transparent is white
+            batch = batch[:, :3] * batch[:, 3:] + 1 - batch[:, 3:]
         if side == SIDE:
             batch = batch if batch.shape[1] == 3 else batch[:, :1].expand(-1, 3, -1, -1)
             batch = torch.nn.functional.interpolate(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -97,6 +99,9 @@ def test_npz_with_unknown_names_is_read_by_shape(tmp_path):
     with pytest.warns(ReadingWarning, match="array 'p' holds the samples and 'q' the labels"):
         mine = load_dataset(tmp_path / "items.npz")
     np.testing.assert_array_equal(mine.X, X)
+    np.savez(tmp_path / "items.npz", p=X, paths=["a.png", "b.png", "c.png"])
+    with pytest.raises(ValueError, match=r"must contain arrays X and y; got \['p', 'paths'\]"):
+        load_dataset(tmp_path / "items.npz")
     np.savez(tmp_path / "items.npz", p=X, q=Y, r=Y[::-1])
     assert_read(read_npz(tmp_path / "items.npz", Choice(features=("p",), label="r")), Y[::-1])
 
@@ -354,4 +359,42 @@ def test_samples_in_columns_are_to_be_turned(tmp_path):
     with pytest.raises(
         ValueError, match=r"y must have 2 labels, .* got shape \(3,\)\. Save X\.T\."
     ):
+        read_npz(tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "doubt"),
+    [
+        ({"labels": Y[::-1]}, "'y' holds the labels, and 'labels' is not read; .* --label labels"),
+        ({"embeddings": X[:, :1]}, "'X' holds the samples, and 'embeddings' is not read"),
+        ({"images": X[:, None]}, None),  # the same numbers in another shape
+        ({"split": ["train", "train", "test"]}, "'split' is not read; .* booleans called test"),
+        ({"place": ["up", "up", "down"]}, None),
+    ],
+)
+def test_arrays_that_could_be_read_instead_are_told(tmp_path, arrays, doubt):
+    np.savez(tmp_path / "t.npz", X=X, y=Y, **arrays)
+    raw = read_npz(tmp_path / "t.npz")
+    assert_read(raw)
+    assert bool(raw.summary.doubts) == bool(doubt)
+    assert doubt is None or re.search(doubt, raw.summary.doubts[0])
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 5), (3, 5, 1), (3, 5, 1, 1), (3, 1, 1, 5)])
+def test_vectors_of_several_axes_are_no_images(tmp_path, shape):
+    rows = np.arange(15.0).reshape(3, 5)
+    np.savez(tmp_path / "t.npz", X=rows.reshape(shape), y=Y)
+    np.testing.assert_array_equal(read_npz(tmp_path / "t.npz").items, rows)
+
+
+@pytest.mark.parametrize(
+    ("samples", "labels", "way_out"),
+    [
+        (X, Y[None], r"y\.ravel\(\)"),
+        (np.moveaxis(np.zeros((3, 8, 9)), 0, -1), Y, r"np\.moveaxis\(X, -1, 0\)"),
+    ],
+)
+def test_axes_in_another_order_have_a_way_out(tmp_path, samples, labels, way_out):
+    np.savez(tmp_path / "t.npz", X=samples, y=labels)
+    with pytest.raises(ValueError, match=rf"labels, one per row; got shape .*\. Save {way_out}\."):
         read_npz(tmp_path / "t.npz")

@@ -215,6 +215,18 @@ def test_labels_in_a_file_of_their_own_are_no_samples(tmp_path, samples, labels,
         read_path(tmp_path, Choice(needs_label=needs_label))
 
 
+@pytest.mark.parametrize("cells", ["ISIC_{}", "000{}"])
+def test_images_are_named_beside_other_ids(tmp_path, cells):
+    names = [cells.format(i) for i in range(4)]
+    write_images(tmp_path, [f"part_{i % 2}/{name}.jpg" for i, name in enumerate(names)])
+    rows = (f"H_{i},{name},{5 + i % 2}.5,{'ab'[i // 2]}\n" for i, name in enumerate(names))
+    (tmp_path / "metadata.csv").write_text("lesion_id,image_id,age,label\n" + "".join(rows))
+    with pytest.warns(ReadingWarning, match="'age' is not a feature, as the images in 'image_id'"):
+        data = load_dataset(tmp_path)
+    assert data.item_shape is not None
+    assert data.y.tolist() == [0, 0, 1, 1]
+
+
 @pytest.mark.parametrize("other", ["features.tsv", "ids.csv"])
 def test_tables_of_other_columns_are_not_joined(tmp_path, other):
     (tmp_path / "train.csv").write_text("id,a,b,label\n1,0.5,2,x\n2,1.5,3,y\n")

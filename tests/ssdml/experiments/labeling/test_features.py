@@ -48,6 +48,40 @@ def test_pixels_join_the_network_with_the_same_variance(images, tmp_path):
 
 
 @pytest.mark.usefixtures("network")
+@pytest.mark.parametrize("dtype", [int, np.float32])
+def test_whole_numbers_are_bytes(images, dtype):
+    X, y = images
+    of_bytes, of_numbers = (ImageFeatures.of(rows, y) for rows in (X, X.astype(dtype)))
+    np.testing.assert_array_equal(of_numbers(X.astype(dtype)), of_bytes(X))
+    np.testing.assert_allclose(ImageFeatures()(X / 255), ImageFeatures()(X), atol=1e-5)
+
+
+@pytest.mark.usefixtures("network")
+def test_transparent_pixels_are_white(images):
+    gray = np.repeat(images[0][:4, :, :, None], 3, axis=3)
+    opaque = np.concatenate([gray, np.full_like(gray[..., :1], 255)], axis=3)
+    opaque[1:, ..., 3] = 0
+    found, white = ImageFeatures()(opaque), ImageFeatures()(np.full_like(gray[1:], 255))
+    np.testing.assert_allclose(found[1:], white, atol=1e-5)
+    np.testing.assert_allclose(found[:1], ImageFeatures()(gray[:1]), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.zeros((4, 6, 6, 7)), r"1, 3 or 4 channels; got samples of shape \(6, 6, 7\)\. If"),
+        (np.eye(4)[:, None] - 0.5, r"fractions from 0 to 1; got numbers from -0\.5 to 0\.5\."),
+        (300 * np.eye(4)[:, None], "whole numbers from 0 to 255, .* from 0 to 300"),
+    ],
+)
+def test_numbers_that_are_no_images_are_refused(samples, message):
+    with pytest.raises(ValueError, match=message):
+        ImageFeatures(False, np.zeros(4), np.eye(4))(samples)
+    with pytest.raises(ValueError, match=message):
+        ImageFeatures.of(samples, np.array([0, 0, 1, 1]))
+
+
+@pytest.mark.usefixtures("network")
 def test_pixels_need_labels_of_several_per_class(images):
     X, y = images
     one_each = np.where(np.isin(np.arange(60), [1, 21, 41]), y, -1)
