@@ -25,6 +25,13 @@ MAY_BE_MARKS |= {"n.a.", "n.a", "na.", "n. a.", "n/k", "not available", "not app
 MAY_BE_MARKS |= {"not labeled", "not labelled", "no label", "unassigned", "undefined", "unsorted"}
 MAY_BE_MARKS |= {"unspecified", "unclassified", "not set", "not sure", "unsure", "skip", "skipped"}
 MAY_BE_MARKS |= {"unlabeled", "unlabelled", "unknown"}  # in brackets, for instance
+MAY_BE_MARKS |= {
+    "unlabeled images",
+    "unlabelled images",
+    "unlabeled data",
+    "unlabelled data",
+    "inbox",
+}
 MAY_BE_MARKS |= {"tba", "nolabel", "no class", "undef", "void", "nil", "n\\a", "not labelled yet"}
 MAY_BE_MARKS |= {"not labeled yet", "to label", "to be labeled", "to be labelled", "ohne"}
 MAY_BE_MARKS |= {"k. a.", "k.a.", "keine angabe", "leer", "unbekannt", "inconnu", "vide", "n.c."}

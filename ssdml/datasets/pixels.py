@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -23,7 +23,7 @@ HEIF = (".heic", ".heif", ".hif")
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")  # modes of more than 8 bits
 DEEPEST = 65535  # of 16 bits
 CHANNELS = (1, 3, 4)  # gray, RGB, RGBA
-HIDDEN = ("__MACOSX", "@eaDir")  # of macOS, and thumbnails of Synology
+HIDDEN = ("__MACOSX", "@eaDir", "$RECYCLE.BIN")  # of macOS, Synology and Windows
 WITH_ALPHA = ("RGBA", "LA", "PA", "RGBa", "La")
 
 Pixels = npt.NDArray[Any]  # uint8 or float32
@@ -156,6 +156,34 @@ def pixels(image: Image) -> tuple[Pixels, bool]:
     if not np.isfinite(values).all():
         raise UnitError("its pixels must be finite")
     return (values / np.float32(DEEPEST), False) if is_16_bit else (values, True)
+
+
+def stack_images(
+    root: Path, names: Sequence[str], images: list[Pixels], in_own_units: list[int]
+) -> tuple[Pixels, str]:
+    """Stack images of one size: in RGB if one has colors, from 0 to 1 if one is no bytes.
+
+    Those in units of their own are scaled together; the text says from what to what.
+    """
+    unit = ""
+    if in_own_units:
+        least = min(float(images[i].min()) for i in in_own_units)
+        most = max(float(images[i].max()) for i in in_own_units)
+        if least < 0 or most > 1:
+            if len(in_own_units) < len(images):
+                raise ValueError(
+                    f"{root}: {names[in_own_units[0]]} has pixels from {least:g} to {most:g}, "
+                    "other images bytes. Save all in one format."
+                )
+            images = [(image - least) / np.float32(most - least or 1) for image in images]
+            unit = f", scaled from {least:g} to {most:g}"
+    if any(image.dtype != np.uint8 for image in images):
+        images = [i / np.float32(255) if i.dtype == np.uint8 else i for i in images]
+    if any(image.ndim == 3 for image in images):
+        images = [
+            np.broadcast_to(i[..., None], (*i.shape, 3)) if i.ndim == 2 else i for i in images
+        ]
+    return np.stack(images), unit
 
 
 def as_bytes(image: Image) -> Image:

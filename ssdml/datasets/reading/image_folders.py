@@ -9,9 +9,11 @@ import struct
 import unicodedata
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import NoReturn
 
 import numpy as np
 
@@ -24,12 +26,14 @@ from ssdml.datasets.pixels import (
     image_suffixes,
     is_hidden,
     pixels,
+    stack_images,
     upright_size,
 )
 from ssdml.datasets.reading.delimited import in_utf8
 from ssdml.datasets.reading.summary import Summary, counted
 from ssdml.datasets.reading.table import SPLITS, Table
 from ssdml.utils.files import (
+    WAYS_OUT,
     MemoryLimitError,
     check_inside,
     check_memory,
@@ -39,19 +43,27 @@ from ssdml.utils.files import (
     read_regular,
     refuse_damage,
 )
-from ssdml.utils.labels import NO_LABEL, is_unlabeled
+from ssdml.utils.labels import is_unlabeled
 
 MOST_PIXELS = 2**16  # of an image that is read at once; larger ones stay in their files
 MAX_NAMED = 5  # files in a message
 MOST_FOLDERS = 100  # in which an image is searched
 USUAL = (".jpg", ".jpeg", ".png")
 LABELED = ("labeled", "labelled")
-UNSUPERVISED = "unsup"  # the folder of texts without labels in aclImdb
+UNLABELED = ("", "unlabeled", "unlabelled", "unsup")  # the last in aclImdb
 SAMPLE = 2**12  # bytes of a text that tell whether it has more letters than numbers
 ANNOTATIONS = (".xml", ".txt")  # of an image each, as of Pascal VOC and YOLO
 LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
+BESIDE = (*ANNOTATIONS, *LISTINGS, ".json", ".md", ".html", ".xmp", ".aae", ".db", ".ini")  # images
+AS_FILES = "Save images as .png or .jpg, and texts as .txt"
+IN_FOLDERS = dict.fromkeys((".html", ".xml", ".md", ".gz"), AS_FILES)
+IN_FOLDERS |= {".npz": "Name the file itself", ".zip": "Unzip it"}
 
-MASK = re.compile(r"(mask|seg|segmentation|gt|groundtruth)([-_ ]?\d+)?\Z", re.IGNORECASE)
+MASK = re.compile(r"(masks?|seg|segmentations?|gt|ground[-_ ]?truth)([-_ ]?\d+)?\Z", re.IGNORECASE)
+PART = re.compile(
+    r"(.*[^a-z])?(train(ing)?|val(id|idation)?|dev|test(ing)?)([-_ ]?(set|data|images))?[^a-z]*",
+    re.IGNORECASE,
+)
 ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")  # or an address
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
 ZIP_ERRORS = (
@@ -81,6 +93,8 @@ def read_image_zip(path: Path, *, needs_label: bool = True) -> RawItems:
     """Read the same tree from a zip file."""
     with refuse_damage(path, "Download it again.", *ZIP_ERRORS):
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            if any(i.flag_bits & 1 for i in archive.infolist()):
+                raise ValueError(f"{path}: is encrypted. Unzip it, and name the folder.")
             entries = {i.filename: i.file_size for i in archive.infolist()}
         entries = {name: size for name, size in entries.items() if not name.endswith("/")}
         images = _images_among(path, sorted(entries))
@@ -99,6 +113,8 @@ def texts_of_classes(folder: Path, tables: Sequence[Path]) -> list[Path]:
         for path in tables
         if path.parent != folder and not _are_parts([path.parent.name]) and "=" not in str(path)
     ]
+    above = {parent for path in texts for parent in path.parent.parents}
+    texts = [path for path in texts if path.parent not in above]
     if len(texts) < 2 * len({path.parent for path in texts}) or not texts:
         return []
     sample = b"".join(read_regular(path)[:SAMPLE] for path in texts[:MAX_NAMED])
@@ -199,34 +215,6 @@ def _refuse_damaged(root: Path, damaged: Sequence[str], n_images: int) -> None:
             f"{root}: {len(damaged)} of {n_images} files are not images that Pillow can read: "
             f"{', '.join(damaged[:MAX_NAMED])}{more}. Replace or remove them."
         )
-
-
-def stack_images(
-    root: Path, names: Sequence[str], images: list[Pixels], in_own_units: list[int]
-) -> tuple[Pixels, str]:
-    """Stack images of one size: in RGB if one has colors, from 0 to 1 if one is no bytes.
-
-    Those in units of their own are scaled together; the text says from what to what.
-    """
-    unit = ""
-    if in_own_units:
-        least = min(float(images[i].min()) for i in in_own_units)
-        most = max(float(images[i].max()) for i in in_own_units)
-        if least < 0 or most > 1:
-            if len(in_own_units) < len(images):
-                raise ValueError(
-                    f"{root}: {names[in_own_units[0]]} has pixels from {least:g} to {most:g}, "
-                    "other images bytes. Save all in one format."
-                )
-            images = [(image - least) / np.float32(most - least or 1) for image in images]
-            unit = f", scaled from {least:g} to {most:g}"
-    if any(image.dtype != np.uint8 for image in images):
-        images = [i / np.float32(255) if i.dtype == np.uint8 else i for i in images]
-    if any(image.ndim == 3 for image in images):
-        images = [
-            np.broadcast_to(i[..., None], (*i.shape, 3)) if i.ndim == 2 else i for i in images
-        ]
-    return np.stack(images), unit
 
 
 def find_images(folder: Path, names: Sequence[str], *, once: bool = True) -> list[str] | None:
@@ -361,7 +349,11 @@ def is_image_name(name: str) -> bool:
 def _read_tree(
     root: Path, names: Sequence[str], images: Sequence[str], on_disk: int, needs_label: bool
 ) -> RawItems:
-    whole = list(map(PurePosixPath, images))
+    others = [name for name in names if not is_image_name(name) and not is_hidden(name)]
+    if others and not images and not _listing_among(names):
+        _refuse_others(root, others)
+    # Some programs write zip files with the backslashes of Windows.
+    whole = [PurePosixPath(n.replace("\\", "/") if root.is_file() else n) for n in images]
     above, paths = _below_common_folder(whole)
     paths = _without_labeled(paths)
     if needs_label:
@@ -378,7 +370,8 @@ def _read_tree(
         test = np.array(parts) == held_out
         summary.facts["test rows"] = f"{test.sum():,}, in the folder of the {held_out} images"
         summary.doubts += _doubts_of_split(labels, parts)
-    others = [name for name in names if not is_image_name(name) and not is_hidden(name)]
+    else:
+        summary.doubts += _doubts_of_parts(labels)
     summary.left_out |= dict.fromkeys(others, "no image")
     of_class = zip(paths, labels, strict=True)
     inner = [str(path.parent) for path, label in of_class if label not in ("", path.parent.name)]
@@ -390,13 +383,23 @@ def _read_tree(
     return RawItems(items, np.array(labels), test, ids=np.array(images), summary=summary)
 
 
+def _refuse_others(root: Path, others: Sequence[str]) -> NoReturn:
+    """Raise ValueError that names files, none of which is read."""
+    [(suffix, _)] = Counter(PurePosixPath(n).suffix.lower() for n in others).most_common(1)
+    first = next(n for n in others if n.lower().endswith(suffix))
+    raise ValueError(
+        f"{root}: must contain images, texts or tables; got {counted(len(others), 'file')} such as "
+        f"{first!r}. {({**WAYS_OUT, **IN_FOLDERS}).get(suffix, AS_FILES)}."
+    )
+
+
 def _refuse_annotations(root: Path, names: Sequence[str], images: Sequence[PurePosixPath]) -> None:
     """Raise ValueError if images are in no folders of classes, but files beside them hold labels.
 
     These are annotations, or tables that name none of the images; of those beside images in no
     folder at all, another error tells.
     """
-    folders = {path.parent.name for path in images if path.parent.name.casefold() not in SPLITS}
+    folders = {path.parent.name for path in images if not PART.fullmatch(path.parent.name)}
     if len(folders) > 1:
         return
     stems = {path.stem for path in images}
@@ -438,12 +441,13 @@ def _labels_of(
     tops = {path.parts[0] for path in paths if len(path.parts) > 1}
     loose = any(len(path.parts) == 1 for path in paths)
     by_part = bool(tops) and not loose and _are_parts(tops)
-    inner = [PurePosixPath(*path.parts[1:]) for path in paths] if by_part else paths
+    inner = _below_parts(paths) if by_part else list(paths)
     depths = {len(path.parts) for path in inner}
     if depths == {3} and not by_part:
         raise ValueError(
             f"{root}: the folders above the classes must be train, validation and test; got "
-            f"{sorted(tops)}. Move the folders of classes, or name one of these."
+            f"{sorted(tops)}. If these are classes, put their {what}s directly into them; else "
+            "move the folders of classes, or name one of these."
         )
     mixed = max(depths, default=0) > 2 and not by_part and any(_are_parts([t]) for t in tops)
     if not paths or mixed or not (2 in depths or (depths == {1} and not needs_label)):
@@ -456,9 +460,8 @@ def _labels_of(
             + (f" Or name the {what}s in {unused!r}, which names none of them." if unused else "")
         )
     folders = [path.parts[0] if len(path.parts) > 1 else "" for path in inner]
-    unlabeled = is_unlabeled(np.array(folders), (*NO_LABEL, UNSUPERVISED))
-    labels = np.where(unlabeled, "", folders).tolist()
-    parts = [SPLITS[path.parts[0].casefold()] for path in paths] if by_part else []
+    labels = ["" if f.casefold() in UNLABELED else f for f in folders]  # other marks are told
+    parts = [_part_of(path.parts[0]) for path in paths] if by_part else []
     return labels, parts if len(set(parts)) > 1 else None
 
 
@@ -478,7 +481,14 @@ def _doubts(
             f"{listing!r} was not used, as none of its columns names the images, or none their "
             "labels; the labels are the names of folders"
         )
-    if len(set(labels)) == 1 and labels[0]:
+    odd = [n for n in names if PurePosixPath(n).suffix.lower() not in BESIDE]
+    places = {path.parent for path in whole}
+    if odd := [n for n in odd if PurePosixPath(n).parent in places]:
+        yield (
+            f"{counted(len(odd), 'file')} beside images not read, such as {odd[0]!r}; if they are "
+            "samples, save them as .png"
+        )
+    if len(set(labels)) == 1 and not is_unlabeled(np.array(labels))[0]:
         yield (
             f"all images are in the folder {labels[0]!r}, their only class; put those without a "
             "label beside it, or into a folder called unlabeled"
@@ -505,8 +515,23 @@ def _doubts_of_split(labels: Sequence[str], parts: Sequence[str]) -> Iterator[st
             )
 
 
+def _doubts_of_parts(labels: Sequence[str]) -> Iterator[str]:
+    """Doubt a class called test or the like; train is one of vehicles."""
+    classes = {*labels} - {""}
+    named = sorted(c for c in classes if _are_parts([c]))
+    if named and (named != ["train"] or len(classes) < 3):
+        yield (
+            f"{named[0]!r} counts as a class; if it holds the {SPLITS[named[0].casefold()]} "
+            "images, put all folders of classes into train, and its images into test/class"
+        )
+
+
 def _masks_among(paths: Sequence[PurePosixPath]) -> list[str]:
     """Return the images that have the name of another one, and "mask" or the like behind it."""
+    in_folders = [path for path in paths if MASK.fullmatch(path.parent.name)]
+    beside = {path.stem for path in {*paths}.difference(in_folders)}
+    if masks := [str(path) for path in in_folders if path.stem in beside]:
+        return masks
     stems = {name.rpartition(".")[0]: name for name in map(str, paths)}
     found = ((stem, MASK.search(stem)) for stem in stems)
     return [stems[s] for s, mark in found if mark and s[: mark.start()].rstrip("-_. ") in stems]
@@ -552,5 +577,25 @@ def _without_labeled(paths: list[PurePosixPath]) -> list[PurePosixPath]:
     return [PurePosixPath(*p.parts[1:]) if p.parts[0] in labeled else p for p in paths]
 
 
+def _below_parts(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
+    """Return the paths below the folders of parts, and below others that hold all of a part."""
+    of_part: dict[str, list[PurePosixPath]] = {}
+    for path in paths:
+        of_part.setdefault(path.parts[0], []).append(PurePosixPath(*path.parts[1:]))
+    below = {part: _below_common_folder(inner) for part, inner in of_part.items()}
+    if all(above for above, _ in below.values()):
+        of_part = {part: inner for part, (_, inner) in below.items()}
+    found = {part: iter(_without_labeled(inner)) for part, inner in of_part.items()}
+    return [next(found[path.parts[0]]) for path in paths]
+
+
+def _part_of(folder: str) -> str:
+    """Return the split that a folder holds by its name, such as test_set, or ""."""
+    match = PART.fullmatch(folder)
+    return SPLITS.get(match[2].lower() if match else folder.casefold(), "")
+
+
 def _are_parts(folders: Iterable[str]) -> bool:
-    return all(folder.casefold() in SPLITS for folder in folders)
+    """Whether folders are called train, validation or test, or several are named after these."""
+    parts = {_part_of(folder) for folder in folders}
+    return "" not in parts and (len(parts) > 1 or all(f.casefold() in SPLITS for f in folders))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, combinations
 from pathlib import Path
@@ -141,6 +142,12 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
     tables = [p for p in files if table_suffix(p)]
     check_inside(folder, [str(p.relative_to(folder)) for p in tables])
     has_images = any(p.suffix.lower() in image_suffixes() for p in files)
+    arrays = [p for p in files if p.suffix.lower() in (".npy", ".npz")]
+    if tables and arrays and not has_images:
+        raise ValueError(
+            f"{folder}: which file holds the samples, {tables[0].name} or {arrays[0].name}? Name "
+            "one, or an array and its labels: ssdml label X.npy labels.csv."
+        )
     if tables and has_images:
         table = _listing(folder, tables, choice, encoding)
         if table is not None:
@@ -150,12 +157,15 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
     named = tables or [p for p in files if not p.suffix]
     if not has_images and (texts := texts_of_classes(folder, named)):
         table = read_text_folder(folder, texts, encoding, choice.needs_label)
-        return read_rows(table, choice)
+        raw = read_rows(table, choice)
+        _doubt_unread(raw, folder, [p for p in files if p not in texts], texts)
+        return raw
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
         _refuse_copies(folder, [table for _, table in parts])
         return read_rows(_joined(folder, [(_part(p), t) for p, t in parts]), choice)
-    if not has_images and (arrays := [p for p in files if p.suffix.lower() == ".npy"]):
+    arrays = [p for p in arrays if p.suffix.lower() == ".npy"]
+    if arrays and not has_images:
         return _read_arrays_of(folder, arrays, choice)
     return read_image_folder(folder, needs_label=choice.needs_label)
 
@@ -254,6 +264,22 @@ def _doubt_unlisted(raw: RawItems, n_images: int) -> None:
         )
 
 
+def _doubt_unread(
+    raw: RawItems, folder: Path, others: Sequence[Path], texts: Sequence[Path]
+) -> None:
+    """Tell of files that are not read, and doubt those that may be texts."""
+    assert raw.summary is not None
+    raw.summary.left_out |= {p.relative_to(folder).as_posix(): "not read" for p in others}
+    places = {p.parent for p in texts}
+    odd = [p for p in others if p.suffix.lower() == ".txt" or p.parent in places]
+    if odd:
+        raw.summary.doubts.append(
+            f"{counted(len(odd), 'file')} not read, such as "
+            f"{odd[0].relative_to(folder).as_posix()!r}; if they are samples, let their names end "
+            "in .txt, and put those without a label into a folder called unlabeled"
+        )
+
+
 def _with_keys(folder: Path, table: Table) -> Table:
     """Append the columns that pandas and Spark write as folders: label=cat/part-0.parquet."""
     import pyarrow as pa
@@ -340,7 +366,8 @@ def _check_alike(folder: Path, parts: list[Part]) -> None:
     columns = [{n for n in t.columns.column_names if not names_labels(n)} for _, t in parts]
     every = set().union(*columns)
     for (_, table), own in zip(parts, columns, strict=True):
-        if 2 * len(own) < len(every):
+        others = [names for names in columns if names is not own]
+        if 2 * len(own) < len(every) or (own and others and own.isdisjoint(set().union(*others))):
             raise ValueError(
                 f"{folder}: its tables must have the same columns; {table.path} lacks "
                 f"{listed(sorted(every - own))}. Name one file, or join the tables by their ids."

@@ -108,7 +108,7 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
     Raises ValueError as `read_table` does, and if there are several tables.
     """
     with (
-        refuse_damage(path, "Unzip it, and name a table in it."),
+        refuse_damage(path, "Unzip it, and name a table or the folder."),
         open_regular(path) as file,
         zipfile.ZipFile(file) as archive,
     ):

@@ -594,3 +594,113 @@ def test_a_folder_of_all_test_images_is_doubted(tmp_path, folder, is_told):
     assert [f"all held-out images are in the folder {folder!r}" in d for d in doubts] == [
         True
     ] * is_told
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("training_set", "test_set"),
+        ("train1", "Test1"),
+        ("01 Training Data", "02 Testing Data"),
+        ("seg_train/seg_train", "seg_test/seg_test"),
+        ("trainset", "valset"),
+        ("train/images", "test/images"),
+    ],
+)
+def test_parts_are_recognized_in_longer_names(tmp_path, read, train, test):
+    names = [f"{train}/cat/1.png", f"{train}/dog/2.png", f"{test}/cat/3.png"]
+    write_images(tmp_path / "pets", names)
+    raw = read()
+    assert dict(zip(raw.ids.tolist(), raw.labels.tolist(), strict=True)) == dict(
+        zip(names, ["cat", "dog", "cat"], strict=True)
+    )
+    assert raw.ids[raw.test].tolist() == names[2:]
+    assert not raw.summary.doubts
+
+
+def test_folders_of_parts_without_classes_are_no_classes(tmp_path):
+    write_images(tmp_path, ["train/cat.0.png", "train/dog.0.png", "test1/1.png"])
+    with pytest.raises(ValueError, match="must contain class/image files"):
+        read_image_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "doubt"),
+    [
+        (["cat/1.png", "dog/1.png", "test/1.png"], "'test' counts as a class; if it holds the"),
+        (["train/1.png", "holdout/1.png"], "'train' counts as a class"),
+        (["train/1.png", "bus/1.png", "car/1.png"], None),
+        (["bullet train/1.png", "steam train/1.png"], None),
+        (["images/1.png", "masks/1.png"], "1 image such as masks/1.png may be masks"),
+        (["images/1.png", "masks/2.png"], None),
+        (["cat/1.png", "dog/1.png", "dog/1.png_large"], "1 file beside images not read, such as"),
+        (["cat/1.png", "dog/1.png", "dog/1.json", "cat/Thumbs.db"], None),
+    ],
+)
+def test_folders_that_may_be_no_classes_are_doubted(tmp_path, names, doubt):
+    write_images(tmp_path, [name for name in names if name.endswith(".png")])
+    for name in names:
+        (tmp_path / name).touch()
+    raw = read_image_folder(tmp_path)
+    tops = [name.partition("/")[0] for name in names if name.endswith(".png")]
+    assert sorted(raw.labels) == sorted(tops)
+    assert bool(raw.summary.doubts) == bool(doubt)
+    assert doubt is None or raw.summary.doubts[0].startswith(doubt)
+
+
+def test_labeled_and_unlabeled_folders_below_train(tmp_path):
+    write_images(tmp_path, ["train/labeled/cat/1.png", "train/unlabeled/2.png", "test/cat/3.png"])
+    raw = read_image_folder(tmp_path)
+    assert dict(zip(raw.ids, raw.labels, strict=True)) == {
+        "test/cat/3.png": "cat",
+        "train/labeled/cat/1.png": "cat",
+        "train/unlabeled/2.png": "",
+    }
+    assert not raw.summary.doubts
+
+
+def test_folder_of_minus_one_is_told(tmp_path):
+    write_images(tmp_path, ["-1/1.png", "1/2.png"])
+    with pytest.warns(ReadingWarning, match="the only class is '1', as -1 means no label"):
+        data = load_dataset(tmp_path)
+    assert data.y.tolist() == [-1, 0]
+
+
+def test_zip_with_backslashes(tmp_path):
+    write_images(tmp_path, ["1.png"])
+    content = (tmp_path / "1.png").read_bytes()
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        for name in ("cat/1.png", "dog/2.png"):
+            entry = zipfile.ZipInfo(name)
+            entry.filename = f"photos\\{name}".replace("/", "\\")
+            archive.writestr(entry, content)
+    assert read_image_zip(tmp_path / "t.zip").labels.tolist() == ["cat", "dog"]
+
+
+def test_encrypted_zip_is_named(tmp_path):
+    write_images(tmp_path, ["cat/1.png"])
+    path = zipped(tmp_path, tmp_path.with_suffix(".zip"))
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"is encrypted\. Unzip it, and name the folder\."):
+        read_image_zip(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("cat/1.dcm", "Save images as .png"),
+        ("cat/1", "texts as .txt"),
+        ("cat/1.md", "texts as .txt"),
+        ("t.npz", "Name the file itself"),
+        ("cat.zip", "Unzip it"),
+        ("cat/1.wav", "Compute a vector"),
+    ],
+)
+def test_folder_of_other_files_has_a_way_out(tmp_path, name, way_out):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    message = rf"images, texts or tables; got 1 file such as '{name}'\. .*{way_out}"
+    with pytest.raises(ValueError, match=message):
+        read_image_folder(tmp_path)

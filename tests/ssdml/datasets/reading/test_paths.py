@@ -148,6 +148,33 @@ def test_folders_of_texts_without_suffix(tmp_path):
         read_path(tmp_path)
 
 
+@pytest.mark.parametrize("other", ["a/note.md", "a/2.pdf", "summary.txt", "up/Summary.txt"])
+def test_files_beside_texts_are_told(tmp_path, other):
+    above = "up/" if other.startswith("up/") else ""
+    texts = [f"{above}{name}/{i}.txt" for name in "ab" for i in range(2)]
+    write_texts(tmp_path, [*texts, other])
+    data = read_dataset(tmp_path, Choice())
+    assert data.summary.doubts[0].startswith(f"1 file not read, such as '{other}'; if they are")
+    assert list(data.summary.left_out) == [other]
+    assert data.ids.tolist() == texts
+    assert data.y.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["X.npy", "data.npz"])
+def test_arrays_beside_a_table_are_asked_for(tmp_path, name):
+    (tmp_path / "labels.csv").write_text("age,label\n3.5,x\n4.5,y\n")
+    np.savez(tmp_path / name, X=np.eye(2)) if "npz" in name else np.save(tmp_path / name, np.eye(2))
+    with pytest.raises(ValueError, match=rf"holds the samples, labels\.csv or {name}\? Name one"):
+        read_path(tmp_path)
+
+
+def test_texts_beside_a_table_of_their_names(tmp_path):
+    write_texts(tmp_path, ["1.txt", "2.txt"])
+    (tmp_path / "labels.csv").write_text("file,label\n1.txt,x\n2.txt,y\n")
+    with pytest.raises(ValueError, match=r"labels\.csv lacks 1\. Name one file, or join"):
+        read_path(tmp_path)
+
+
 def test_folders_of_tables_in_text_are_tables(tmp_path):
     names = [f"{year}/{month}.txt" for year in (2020, 2021) for month in (1, 2)]
     write_texts(tmp_path, names, "a,b,label\n0.12345,1.12345,{0}\n0.54321,2.54321,{0}\n")
