@@ -66,11 +66,16 @@ def label_accuracy(model: Any, X: Array, Z: Array, y: Ints, few: Array, y_few: I
         The rows, their embedding, and the true classes; rows with -1 are left out.
     few, y_few : arrays of m rows
         Embedding and classes of the labeled rows.
+
+    Raises
+    ------
+    ValueError
+        If ``predict`` does not return one of the classes in ``y_few`` per row.
     """
     if not predicts_classes(model):
         return few_label_accuracy(few, y_few, Z, y)
     known = y != UNLABELED
-    return 100 * float(np.mean(model.predict(X[known]) == y[known]))
+    return 100 * float(np.mean(_predicted(model, X[known], y_few) == y[known]))
 
 
 def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> Predictions:
@@ -85,6 +90,11 @@ def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> 
     few, y_few : arrays of m rows
         Embedding and classes of the labeled rows, for the nearest mean.
 
+    Raises
+    ------
+    ValueError
+        If ``predict`` does not return one of the classes in ``y_few`` per row.
+
     Warns
     -----
     UserWarning
@@ -95,7 +105,7 @@ def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> 
         classes, codes = np.unique(y_few, return_inverse=True)
         nearest = nearest_mean(class_means(few, codes), Z.astype(np.float64))
         return Predictions(classes[nearest], unknown, by_predict=False)
-    predicted = np.asarray(model.predict(X))
+    predicted = _predicted(model, X, y_few)
     if hasattr(model, "predict_proba"):
         try:
             return Predictions(predicted, _confidences(model, X, predicted), by_predict=True)
@@ -106,6 +116,24 @@ def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> 
                 stacklevel=2,
             )
     return Predictions(predicted, unknown, by_predict=True)
+
+
+def _predicted(model: Any, X: Array, y_few: Ints) -> Ints:
+    """Predict the classes of rows; raise ValueError unless they are among the labels."""
+    predicted, who = np.asarray(model.predict(X)), f"{type(model).__name__}.predict"
+    if predicted.shape != (len(X),):
+        raise ValueError(
+            f"{who} must return one class per row, shape ({len(X)},); got shape {predicted.shape}."
+        )
+    is_known = np.isin(predicted, y_few)
+    is_known &= predicted.dtype.kind in "biuf"  # numpy.isin takes "3" for 3 if there are many
+    strange = np.flatnonzero(~is_known)
+    if len(strange):
+        raise ValueError(
+            f"{who} must return classes of the labels given to fit, {y_few.dtype}; got "
+            f"{predicted.tolist()[strange[0]]!r} in row {strange[0]}, dtype {predicted.dtype}."
+        )
+    return predicted.astype(y_few.dtype)
 
 
 def _confidences(model: Any, X: Array, predicted: Ints) -> npt.NDArray[np.float32]:

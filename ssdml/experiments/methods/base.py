@@ -12,6 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from ssdml.utils.typing import Array
@@ -70,7 +71,16 @@ PACKAGES = {"umap": "umap-learn", "tabpfn": "tabpfn"}  # optional dependencies, 
 
 def embed(model: Any, X: Array) -> Array:
     """Embed samples; a classifier without ``transform`` leaves them as they are."""
-    return model.transform(X) if hasattr(model, "transform") else X
+    if not hasattr(model, "transform"):
+        return X
+    Z: Array = model.transform(X)
+    shape = getattr(Z, "shape", np.shape(Z))
+    if shape[:-1] != (len(X),):
+        raise ValueError(
+            f"{type(model).__name__}.transform must return one row per sample, shape ({len(X)}, "
+            f"n_components); got shape {shape}."
+        )
+    return Z
 
 
 def parse_method(name: str) -> tuple[str, dict[str, str]]:

@@ -61,7 +61,7 @@ class Outcome:
 
 
 def run_one(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome:
-    """Execute one run; if the method raises, the row has the status "failed".
+    """Execute one run; if the method raises or exits, the row has the status "failed".
 
     If ``fit`` raises ValueError, the method cannot learn from these labels, and the status is
     "left out". Nothing is written: workers may have no common disk.
@@ -87,7 +87,7 @@ def run_one(dataset: Dataset, run: Run, *, n_jobs: int | None = None) -> Outcome
             Z_labeled = _embedded_labels(model, dataset, run)
             scores = _scores(model, Z, Z_labeled, dataset, run.split)
             details = _details(model, Z, Z_labeled, dataset, run)
-        except Exception as failure:
+        except (Exception, SystemExit) as failure:  # sys.exit() in a method ends its run only
             is_refusal = isinstance(failure, Refusal)
             cause = failure.__cause__ if is_refusal else failure
             row["error"] = f"{type(cause).__name__}: {cause}"

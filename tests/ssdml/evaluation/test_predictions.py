@@ -103,6 +103,52 @@ def test_unusable_predict_proba_is_left_out_with_warning(rows, model, reason):
     assert not found.has_confidence
 
 
+class Given:
+    """Predicts what it is given."""
+
+    classes_ = (3, 5, 8)
+
+    def __init__(self, predicted):
+        self.predicted = predicted
+
+    def predict(self, X):
+        return self.predicted
+
+
+@pytest.mark.parametrize(
+    ("predicted", "message"),
+    [
+        (np.full(49, 3), r"one class per row, shape \(50,\); got shape \(49,\)"),
+        (np.full((50, 1), 3), r"one class per row.*got shape \(50, 1\)"),
+        (None, r"one class per row.*got shape \(\)"),
+        (np.full(50, 3.5), r"classes of the labels.*, int64; got 3.5 in row 0, dtype float64"),
+        (np.full(50, "3"), r"classes of the labels.*got '3' in row 0, dtype <U1"),
+        (np.r_[np.full(49, 3), -1], r"classes of the labels.*got -1 in row 49, dtype int64"),
+    ],
+)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model, Z, few, y_few: label_accuracy(model, Z, Z, np.full(50, 3), few, y_few),
+        lambda model, Z, few, y_few: predict_classes(model, Z, Z, few, y_few),
+    ],
+    ids=["accuracy", "classes"],
+)
+def test_predictions_must_be_classes_of_the_labels(rows, predicted, message, use):
+    few, y_few, Z = np.tile(rows[0], (9, 1)), np.tile(rows[1], 9), rows[2]
+    with pytest.raises(ValueError, match=rf"Given\.predict must return {message}"):
+        use(Given(predicted), Z, few, y_few)
+
+
+def test_whole_numbers_and_lists_are_classes(rows):
+    few, y_few, Z = rows
+    model = Given([3.0] * 20 + [8.0] * 30)
+    assert label_accuracy(model, Z, Z, np.full(50, 3), few, y_few) == pytest.approx(40)
+    classes = predict_classes(model, Z, Z, few, y_few).classes
+    assert classes.dtype == y_few.dtype
+    np.testing.assert_array_equal(classes, [3] * 20 + [8] * 30)
+
+
 def test_confidence_is_that_of_the_predicted_class(rows):
     """It need not be the most probable one; columns come in any order."""
     few, y_few, Z = rows

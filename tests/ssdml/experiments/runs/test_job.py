@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +125,7 @@ class Constant(InputFeatures):
         (ValueError("too few labels"), "left out"),
         (RuntimeError("broken"), "failed"),
         (np.linalg.LinAlgError("singular"), "failed"),
+        (SystemExit(4), "failed"),
     ],
 )
 def test_only_a_refusal_of_the_labels_is_left_out(blobs, tmp_path, error, status):
@@ -132,6 +134,31 @@ def test_only_a_refusal_of_the_labels_is_left_out(blobs, tmp_path, error, status
     assert row["error"] == f"{type(error).__name__}: {error}"
     found = read_status(tmp_path)
     assert (len(found.left_out), len(found.failed)) == (status == "left out", status == "failed")
+
+
+class Shaped(InputFeatures):
+    """An embedding of another shape."""
+
+    def __init__(self, change):
+        self.change = change
+
+    def transform(self, X):
+        return self.change(X)
+
+
+@pytest.mark.parametrize(
+    ("change", "shape"),
+    [
+        (lambda X: X[:1], r"\(1, 4\)"),
+        (lambda X: X[:, 0], r"\(\d+,\)"),
+        (lambda X: X[None], r"\(1, \d+, 4\)"),
+        (lambda X: None, r"\(\)"),
+    ],
+)
+def test_embeddings_have_a_row_per_sample(blobs, tmp_path, change, shape):
+    (row,) = compare(blobs, {"m": lambda seed, n: Shaped(change)}, out=tmp_path, seeds=[0])
+    assert row["status"] == "failed"
+    assert re.search(rf"Shaped.transform must return one row .*; got shape {shape}", row["error"])
 
 
 def test_undefined_scores_are_failures(blobs, tmp_path, monkeypatch):
