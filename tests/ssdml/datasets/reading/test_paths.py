@@ -144,7 +144,7 @@ def test_folders_of_texts_without_suffix(tmp_path):
     assert raw.ids.tolist() == names
     assert raw.labels.tolist() == ["alt.atheism"] * 3 + ["sci.space"] * 3
     write_texts(tmp_path, names, "\0" * 5 + "bytes of a scanner")
-    with pytest.raises(ValueError, match="got no images"):
+    with pytest.raises(ValueError, match="must contain images, texts or tables; got 7 files"):
         read_path(tmp_path)
 
 
