@@ -107,14 +107,12 @@ def fit(
     raw, y, words = samples.read_labeled(
         data, labels, choice, text_model=text_model, no_label=no_label, encoding=encoding, least=2
     )
-    computed: Any = words
-    side = None
-    if network is not None:
-        X, side = samples.for_network(raw.items, network, image_size)
-    elif words is None:
-        X, computed = samples.features_of(raw.items, raw.summary, y)
+    side, seen = None, None
+    if network is None:
+        X, seen = samples.features_of(raw.items, raw.summary, y)
     else:
-        X = raw.items
+        X, side = samples.for_network(raw.items, network, image_size)
+    computed = words or seen
     params = {
         "n_components": n_components,
         "backbone": network,

@@ -341,8 +341,7 @@ def features_of(
     from ssdml.experiments.labeling.features import INSTALL, ImageFeatures
 
     with _counted(items) as count:
-        features = ImageFeatures.of(items, y, progress=count)
-        rows = features(items, progress=count)
+        features, rows = ImageFeatures.of(items, y, progress=count)
     say(f"  features: {features}")
     doubt = (
         "pixels are good features for images of one layout, such as digits; for photos, "

@@ -89,7 +89,7 @@ class ImageFeatures(NamedTuple):
     @classmethod
     def of(
         cls, images: Array | ImageFiles, y: Any = None, *, progress: Progress = _quiet
-    ) -> ImageFeatures:
+    ) -> tuple[ImageFeatures, Array]:
         """Choose features for some images: the network, if it is installed, pixels, or both.
 
         Both describe images of one layout best, such as digits, while pixels harm those of objects:
@@ -104,21 +104,28 @@ class ImageFeatures(NamedTuple):
             Labels, of which some are missing; without them, pixels are not added.
         progress : callable, optional
             Takes the number of images that are done, and of all.
+
+        Returns
+        -------
+        features : ImageFeatures
+        rows : ndarray of shape (n, n_features), float32
+            Those of the images.
         """
-        by_network = has_encoder()
-        if by_network and not _need_pixels(images, y, progress):
-            return cls()
-        images = _checked(images)
+        images, network = _checked(images), None
+        if has_encoder():
+            network = _network_rows(images, progress)
+            if not _need_pixels(images, network, y):
+                return cls(), network
         from sklearn.decomposition import PCA
 
-        pixels = _pixels(images, _quiet if by_network else progress)
+        pixels = _pixels(images, progress if network is None else _quiet)
         n_components = min(N_COMPONENTS, len(pixels) - 1, pixels.shape[1])
         found = PCA(n_components, random_state=0).fit(pixels)
         weight = 1.0
-        if by_network:  # both have the same variance
-            variance = _network_rows(images, progress).var(axis=0, ddof=1).sum()
-            weight = np.sqrt(variance / found.explained_variance_.sum())
-        return cls(by_network, found.mean_, weight * found.components_)
+        if network is not None:  # both have the same variance
+            weight = np.sqrt(network.var(axis=0, ddof=1).sum() / found.explained_variance_.sum())
+        features = cls(network is not None, found.mean_, weight * found.components_)
+        return features, features._joined(network, pixels)
 
     def __call__(self, images: Array | ImageFiles, *, progress: Progress = _quiet) -> Array:
         """Compute rows of features, float32; images and ``progress`` as for :meth:`of`.
@@ -127,13 +134,20 @@ class ImageFeatures(NamedTuple):
         that only new images are computed, and those whose file is damaged, with a warning.
         """
         images = _checked(images)
-        blocks = [_network_rows(images, progress)] if self.by_network else []
-        if self.components is not None:
-            pixels = _pixels(images, progress)
-            if pixels.shape[1:] != self.components.shape[1:]:
+        network = _network_rows(images, progress) if self.by_network else None
+        pixels = None if self.components is None else _pixels(images, progress)
+        return self._joined(network, pixels)
+
+    def _joined(self, network: Array | None, pixels: Array | None) -> Array:
+        """Join the features by the network and the components of the pixels."""
+        blocks = [] if network is None else [network]
+        if pixels is not None:
+            assert self.center is not None
+            assert self.components is not None
+            if pixels.shape[1:] != self.center.shape:
                 raise ValueError(
-                    f"images must have {self.components.shape[1]:,} pixel values, as in the fit; "
-                    f"got {pixels.shape[1]:,}. Pass images of the same size and channels."
+                    f"images must have {len(self.center):,} pixel values, as in the fit; got "
+                    f"{pixels.shape[1]:,}. Pass images of the same size and channels."
                 )
             blocks.append((pixels - self.center) @ self.components.T)
         return np.hstack(blocks, dtype=np.float32, casting="same_kind")
@@ -171,7 +185,7 @@ class ImageFeatures(NamedTuple):
         return " and ".join(parts)
 
 
-def _need_pixels(images: Array | ImageFiles, y: Any, progress: Progress) -> bool:
+def _need_pixels(images: Array | ImageFiles, network: Array, y: Any) -> bool:
     """Whether pixels help a network to tell classes apart, as labeled images show."""
     if y is None:
         return False
@@ -179,8 +193,8 @@ def _need_pixels(images: Array | ImageFiles, y: Any, progress: Progress) -> bool
     some = np.sort(np.random.default_rng(0).permutation(labeled)[:MOST_COMPARED])
     if len(some) < 2:
         return False
-    network = _network_rows(images[some], progress)
-    return pixels_tell_classes(_pixels(images[some], _quiet), network, np.asarray(y)[some])
+    pixels = _pixels(images[some], _quiet)
+    return pixels_tell_classes(pixels, network[some], np.asarray(y)[some])
 
 
 def pixels_tell_classes(pixels: Array, network: Array, labels: Array) -> bool:
@@ -239,8 +253,7 @@ def _checked(images: Array | ImageFiles) -> Array | ImageFiles:
 def _pixels(images: Array | ImageFiles, progress: Progress) -> Array:
     """Return the pixel values of images, at most 32 pixels wide, as rows."""
     batches = _batches(images, SMALL, progress)
-    rows: Array = np.concatenate([batch.flatten(1).numpy() for batch in batches])
-    return rows
+    return np.concatenate([batch.flatten(1).numpy() for batch in batches])
 
 
 def _network_rows(images: Array | ImageFiles, progress: Progress) -> Array:

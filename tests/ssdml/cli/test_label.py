@@ -236,7 +236,7 @@ def test_features_of_a_network_are_kept(run, photos, tmp_path, monkeypatch):
         told = run("label", photos, "--out", tmp_path / out, "--n-neighbors", 5)
         assert told.exit_code == 0, told.output
         assert "1,280 features of each image by EfficientNet-Lite0" in told.stderr
-    assert [shape[0] for shape in seen] == [10, 30]  # the labeled ones first
+    assert seen == [(40, 3, 224, 224)]
     damaged = min(path for path in (tmp_path / "cache" / "ssdml").rglob("embeddings/*/*/*"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     told = run("label", photos, "--out", tmp_path / "a.csv", "--n-neighbors", 5, "--force")
@@ -247,11 +247,11 @@ def test_features_of_a_network_are_kept(run, photos, tmp_path, monkeypatch):
     Image.new("RGB", (50, 40), "white").save(photos / "IMG_40.JPG")
     again = run("label", photos, "--out", tmp_path / "c.csv", "--n-neighbors", 5)
     assert again.exit_code == 0, again.output
-    assert seen[2:] == [(1, 3, 224, 224)]
+    assert seen[1:] == [(1, 3, 224, 224)]
     assert f"Move these images into the folders of their classes in {photos}" in again.stderr
     table = run("label", photos.parent / "c.csv", "--out", tmp_path / "d.csv", "--n-neighbors", 5)
     assert table.exit_code == 0, table.output  # its rows name the images
-    assert len(seen) == 3
+    assert len(seen) == 2
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
