@@ -106,7 +106,7 @@ class Cells:
         if not deciding:
             return
         found = (sure or deciding)[0]
-        if not sure and self.table.separator != ";":  # which stands beside decimal commas
+        if not sure and self.table.separator != ";":  # of tables with decimal commas
             row = int(self._may_be_thousands(found).argmax())
             self.refuse(found, row, "has a comma before thousands or decimals")
         self.doubted_commas = () if sure else tuple(deciding)

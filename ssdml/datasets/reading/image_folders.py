@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import lzma
-import os
 import re
 import struct
-import unicodedata
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
@@ -19,11 +16,11 @@ import numpy as np
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets.image_names import is_image_name
 from ssdml.datasets.pixels import (
     HEIF,
     Pixels,
     image_formats,
-    image_suffixes,
     is_hidden,
     pixels,
     stack_images,
@@ -31,7 +28,7 @@ from ssdml.datasets.pixels import (
 )
 from ssdml.datasets.reading.delimited import in_utf8
 from ssdml.datasets.reading.summary import Summary, counted
-from ssdml.datasets.reading.table import SPLITS, Table
+from ssdml.datasets.reading.table import SPLIT_WORD, SPLITS, Table
 from ssdml.utils.files import (
     WAYS_OUT,
     MemoryLimitError,
@@ -47,8 +44,6 @@ from ssdml.utils.labels import is_unlabeled
 
 MOST_PIXELS = 2**16  # of an image that is read at once; larger ones stay in their files
 MAX_NAMED = 5  # files in a message
-MOST_FOLDERS = 100  # in which an image is searched
-USUAL = (".jpg", ".jpeg", ".png")
 LABELED = ("labeled", "labelled")
 UNLABELED = ("", "unlabeled", "unlabelled", "unsup")  # the last in aclImdb
 SAMPLE = 2**12  # bytes of a text that tell whether it has more letters than numbers
@@ -61,10 +56,9 @@ IN_FOLDERS |= {".npz": "Name the file itself", ".zip": "Unzip it"}
 
 MASK = re.compile(r"(masks?|seg|segmentations?|gt|ground[-_ ]?truth)([-_ ]?\d+)?\Z", re.IGNORECASE)
 PART = re.compile(
-    r"(.*[^a-z])?(train(ing)?|val(id|idation)?|dev|test(ing)?)([-_ ]?(set|data|images))?[^a-z]*",
+    rf"(.*[^a-z])?({SPLIT_WORD})([-_ ]?(set|data|images))?[^a-z]*",
     re.IGNORECASE,
 )
-ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")  # or an address
 # Of a damaged zip file, an encrypted one, and one with a compression that zipfile lacks.
 ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
@@ -217,118 +211,6 @@ def _refuse_damaged(root: Path, damaged: Sequence[str], n_images: int) -> None:
         )
 
 
-def find_images(folder: Path, names: Sequence[str], *, once: bool = True) -> list[str] | None:
-    """Find images by names that may lack the folders they are in, or the suffix.
-
-    Parameters
-    ----------
-    folder : Path
-    names : sequence of str
-        Relative, as :func:`as_relative` returns them; files are searched in ``folder``, in its
-        folders and in theirs.
-    once : bool
-        Whether one of the same name in several of these folders raises ValueError.
-
-    Returns
-    -------
-    found : list of str or None
-        Paths in ``folder``; a name stays as it is if there is no such image. None if there is none
-        of the first name that is not empty.
-    """
-    usual = sorted(image_suffixes(), key=lambda suffix: (suffix not in USUAL, suffix))
-    places = [f"{place}/" for place in _folders_in(folder)]
-
-    @cache
-    def spelled() -> dict[str, str]:
-        return _by_spelling(folder, ["", *places])
-
-    def search(name: str, forms: Sequence[tuple[str, str]]) -> tuple[str, str, str] | None:
-        hits = (f for f in forms if os.path.isfile(folder / f"{f[0]}{name}{f[1]}"))
-        if first := next(hits, None):
-            if once and forms is every and first[0]:
-                _refuse_twice(folder, name, [first[0], *(p for p, end in hits if end == first[1])])
-            return first[0], name, first[1]
-        for place, end in forms:  # as Windows and macOS find them
-            if other := spelled().get(_spelling(f"{place}{name}{end}")):
-                return "", other, ""
-        return None
-
-    ends = [""] if PurePosixPath(next(filter(None, names), "")).suffix.lower() in usual else usual
-    every = [(place, end) for end in ends for place in ("", *places)]
-    found: list[str] = []
-    last: tuple[str, str] | None = None
-    for name in names:
-        this = ((last and search(name, [last])) or search(name, every)) if name else None
-        if this is None and name and last is None:
-            return None
-        last = (this[0], this[2]) if this else last
-        found.append("".join(this or name))
-    return found if last is not None else None
-
-
-def _refuse_twice(folder: Path, name: str, places: Sequence[str]) -> None:
-    if len(places) > 1:
-        raise ValueError(
-            f"{folder}: which image is {name!r}? There is one in {' and in '.join(places[:2])}. "
-            f"Write the folder before each name in the table, such as {places[-1]}{name}."
-        )
-
-
-def _spelling(name: str) -> str:
-    """Return a name for comparisons: lower case, letters with their accents as one character."""
-    return unicodedata.normalize("NFC", name).lower()
-
-
-def _by_spelling(folder: Path, places: Sequence[str]) -> dict[str, str]:
-    """Return the files in some folders by their names for comparisons, which must differ there."""
-    found: dict[str, str] = {}
-    twice: set[str] = set()
-    for place in places:
-        for name in os.listdir(folder / place):
-            path = f"{place}{name}"
-            twice |= {_spelling(path)} & found.keys()
-            found[_spelling(path)] = path
-    return {spelling: path for spelling, path in found.items() if spelling not in twice}
-
-
-def names_image(folder: Path, name: str) -> bool:
-    """Whether a cell of a table names an image of the folder, as :func:`find_images` finds it."""
-    return find_images(folder, [as_relative(folder, name)], once=False) is not None
-
-
-def as_relative(folder: Path, name: str) -> str:
-    r"""Return the name of a file below a folder, with slashes.
-
-    The name may be absolute, also of another machine, an address, begin with that of the folder,
-    or have the backslashes of Windows.
-
-    Examples
-    --------
-    >>> [as_relative(Path("/data/cats"), n) for n in ("/data/cats/1.png", "cats/1.png", r"old\1")]
-    ['1.png', '1.png', 'old/1']
-    """
-    name = name.partition("/local-files/?d=")[2] or name  # as Label Studio serves them
-    if "\\" in name and not os.path.lexists(folder / name):
-        name = name.replace("\\", "/")
-    root = os.path.abspath(folder).replace(os.sep, "/").rstrip("/")
-    name = name.removeprefix(f"{root}/")
-    if ABSOLUTE.match(name):
-        ends = (name.split("/", i)[-1] for i in range(1, name.count("/") + 1))
-        return next((end for end in ends if end and os.path.isfile(folder / end)), name)
-    own = f"{PurePosixPath(root).name}/"
-    return name.removeprefix(own) if not os.path.lexists(folder / own) else name
-
-
-def _folders_in(folder: Path) -> list[str]:
-    """Return the folders in a folder and those in them, at most 100."""
-    found: list[str] = []
-    for path in sorted(folder.iterdir()):
-        if len(found) < MOST_FOLDERS and not is_hidden(path.name) and path.is_dir():
-            inner = sorted(p.name for p in path.iterdir() if p.is_dir() and not is_hidden(p.name))
-            found += [path.name, *(f"{path.name}/{name}" for name in inner)]
-    return found[:MOST_FOLDERS]
-
-
 def _images_among(root: Path, names: Sequence[str]) -> list[str]:
     images = [name for name in names if is_image_name(name)]
     heif = [name for name in images if PurePosixPath(name).suffix.lower() in HEIF]
@@ -338,12 +220,6 @@ def _images_among(root: Path, names: Sequence[str]) -> list[str]:
             "pillow-heif: pip install 'ssdml[heif]'. Or export them as JPEG."
         )
     return images
-
-
-def is_image_name(name: str) -> bool:
-    """Whether a name that is not hidden ends as those of images do."""
-    path = PurePosixPath(name)
-    return path.suffix.lower() in image_suffixes() and not is_hidden(name)
 
 
 def _read_tree(

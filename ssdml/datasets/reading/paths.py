@@ -12,14 +12,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from ssdml.datasets.base import RawItems
+from ssdml.datasets.image_names import as_relative, is_image_name
 from ssdml.datasets.pixels import image_suffixes, is_hidden
 from ssdml.datasets.reading.arrays import label_file, read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
-    as_relative,
-    is_image_name,
     read_image_folder,
     read_image_zip,
     read_text_folder,
@@ -28,7 +27,14 @@ from ssdml.datasets.reading.image_folders import (
 from ssdml.datasets.reading.rows import read_rows
 from ssdml.datasets.reading.samples import holds_images
 from ssdml.datasets.reading.summary import counted, listed
-from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded, names_labels
+from ssdml.datasets.reading.table import (
+    LABEL_NAMES,
+    SPLIT_WORD,
+    SPLITS,
+    Table,
+    folded,
+    names_labels,
+)
 from ssdml.datasets.reading.tables import (
     TABLE_SUFFIXES,
     read_table,
@@ -55,7 +61,7 @@ NO_DATA = dict.fromkeys(  # names of files beside those of data
     "no data by its name",
 )
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
-IN_SPLIT = re.compile(r"(train(ing)?|val(id|idation)?|dev|test(ing)?)(?![a-z])", re.IGNORECASE)
+IN_SPLIT = re.compile(rf"({SPLIT_WORD})(?![a-z])", re.IGNORECASE)
 
 LABELS = re.compile(r"(.*[_\-. ])?(y|labels?|targets?)([_\-. ].*)?", re.IGNORECASE)  # of files
 

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ssdml.datasets.reading.image_folders import (
-    as_relative,
-    find_images,
-    is_image_name,
-    names_image,
-)
+from ssdml.datasets.image_names import as_relative, find_images, is_image_name, names_image
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import folded
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 import sys
-import zipfile
 import zlib
 
 import numpy as np
@@ -19,24 +18,7 @@ from ssdml.datasets.pixels import image_formats
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
 from ssdml.datasets.reading.summary import ReadingWarning
-
-
-def write_images(folder, names, *, mode="RGB", size=(4, 3)):
-    """One-colored images whose first channel is their number."""
-    for i, name in enumerate(names):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new(mode, size, i if mode == "L" else (i, 100, 200)).save(path)
-
-
-def zipped(folder, path):
-    with zipfile.ZipFile(path, "w") as archive:
-        for file in folder.rglob("*.*"):
-            archive.write(file, file.relative_to(folder))
-    return path
-
-
-SPLIT = ["train/cat/1.png", "train/dog/2.bmp", "test/cat/3.png"]
+from tests.images import SPLIT, write_images, zipped
 
 
 @pytest.mark.parametrize("read", [read_image_folder, read_image_zip])
@@ -99,26 +81,6 @@ def test_labels_beside_one_folder_are_not_ignored(tmp_path, name, problem, in_zi
             load_dataset(path)
     data = read_dataset(path, Choice(needs_label=False))
     assert len(data.X) == 2
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "s3://bucket/raw/images/{}.png",
-        "file:///home/me/images/{}.png",
-        "/data/local-files/?d=images/{}.png",
-        "images/{}.png",
-    ],
-)
-def test_images_are_found_by_addresses_and_accents(tmp_path, name):
-    names = ["gro\u0308\u00dfe", "b", "c"]  # as macOS decomposes letters with accents
-    write_images(tmp_path, [f"images/{stem}.png" for stem in names], mode="L")
-    stems = ["gr\u00f6\u00dfe" if name == "images/{}.png" else names[0], "c", "b"]
-    rows = [f"{name.format(s)},{c}\n" for s, c in zip(stems, "xyz", strict=True)]
-    (tmp_path / "labels.csv").write_text("file,label\n" + "".join(rows))
-    data = load_dataset(tmp_path)
-    assert [data.class_names[code] for code in data.y] == ["x", "y", "z"]
-    assert (np.round(data.X[:, 0] * 255) == [0, 2, 1]).all()
 
 
 def test_masks_among_images_are_doubted(tmp_path):
@@ -324,36 +286,6 @@ def test_damaged_images_are_counted(tmp_path):
         read_image_folder(tmp_path)
 
 
-def test_damaged_zip_is_named(tmp_path):
-    write_images(tmp_path / "pets", SPLIT)
-    path = zipped(tmp_path / "pets", tmp_path / "pets.zip")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-40])
-    with pytest.raises(ValueError, match=r"pets\.zip: truncated or damaged"):
-        read_image_zip(path)
-    flipped = bytearray(whole)
-    flipped[60] ^= 0xFF  # inside the first image: its checksum no longer fits
-    path.write_bytes(flipped)
-    with pytest.raises(ValueError, match=r"pets\.zip: truncated or damaged .*CRC"):
-        read_image_zip(path)
-
-
-def test_zip_with_dots_in_front_of_names(tmp_path):
-    write_images(tmp_path / "pets", SPLIT)
-    with zipfile.ZipFile(tmp_path / "pets.zip", "w") as archive:
-        for name in SPLIT:
-            archive.writestr(f"./{name}", (tmp_path / "pets" / name).read_bytes())
-    assert sorted(read_image_zip(tmp_path / "pets.zip").labels) == ["cat", "cat", "dog"]
-
-
-@pytest.mark.parametrize("name", ["../cat/a.png", "/cat/a.png", "cat/../a.png"])
-def test_zip_with_names_outside_is_refused(tmp_path, name):
-    with zipfile.ZipFile(tmp_path / "pets.zip", "w") as archive:
-        archive.writestr(name, b"")
-    with pytest.raises(ValueError, match=r"pets\.zip: names must stay inside; got"):
-        read_image_zip(tmp_path / "pets.zip")
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
 def test_folder_whose_name_is_not_utf8_is_refused(tmp_path):
     for name in ("caf\udce9", "dog"):
@@ -455,17 +387,6 @@ def test_images_that_take_too_much_together_are_refused(tmp_path, monkeypatch):
         read_image_folder(tmp_path)
 
 
-def test_zip_that_takes_too_much_is_refused_before_it_is_read(tmp_path):
-    write_images(tmp_path / "pets", SPLIT)
-    path = zipped(tmp_path / "pets", tmp_path / "pets.zip")
-    content = bytearray(path.read_bytes())
-    size = content.index(b"PK\1\2") + 24  # of the first file, as the directory of the zip tells it
-    content[size : size + 4] = struct.pack("<I", 1_300_000_000)
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"pets\.zip: takes 1\.3 GB in memory"):
-        read_image_zip(path)
-
-
 def test_other_formats_are_not_tried(tmp_path):
     (tmp_path / "cat").mkdir()
     (tmp_path / "cat" / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
@@ -494,50 +415,6 @@ def test_class_folders_may_be_in_a_folder(tmp_path, read, names, above, labels):
     assert not raw.summary.doubts
 
 
-def test_a_manifest_among_images_is_read(tmp_path):
-    write_images(tmp_path, ["images/1.png", "images/2.png"])
-    (tmp_path / "df.csv").write_text("path,label\nimages/2.png,b\nimages/1.png,a\n")
-    data = load_dataset(tmp_path)
-    assert data.ids.tolist() == ["images/2.png", "images/1.png"]
-    assert [data.class_names[code] for code in data.y] == ["b", "a"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            "images\\{}.png",
-            "./images/{}.png",
-            "pets/images/{}.png",
-            "/",
-            "{}.PNG",
-            "Images/{}.Png",
-        ),
-        *("C:\\Users\\me\\images\\{}.png", "/photos/me/pets/images/{}.png"),
-    ],
-)
-def test_a_manifest_may_name_files_as_other_programs_do(tmp_path, name):
-    folder = tmp_path / "pets"
-    write_images(folder, ["images/1.png", "images/2.png"])
-    name = f"{folder}/images/{{}}.png" if name == "/" else name
-    (folder / "t.csv").write_text(f"file,label\n{name.format(1)},a\n{name.format(2)},b\n")
-    for path in (folder, folder / "t.csv"):
-        assert load_dataset(path).class_names == ("a", "b")
-
-
-def test_images_of_one_name_in_several_folders_are_asked_for(tmp_path):
-    write_images(tmp_path, ["test/1.png", "test/2.png", "train/1.png", "train/2.png"])
-    (tmp_path / "t.csv").write_text("file,label\n1.png,a\n2.png,b\n")
-    with pytest.raises(ValueError, match=r"which image is '1\.png'\? .*such as train/1\.png"):
-        load_dataset(tmp_path)
-    (tmp_path / "test/1.png").unlink()
-    write_images(tmp_path, ["train/3.png"])
-    (tmp_path / "t.csv").write_text("file,label\n1.png,a\n2.png,b\n1.PNG,a\n3.png,b\n")
-    with pytest.warns(ReadingWarning, match="1 row of column 'file' name images of rows above"):
-        data = load_dataset(tmp_path)
-    np.testing.assert_allclose(data.X[:, 0] * 255, [2, 3, 2, 0], atol=1e-4)
-
-
 def test_settings_of_programs_beside_class_folders_are_no_tables(tmp_path):
     write_images(tmp_path, ["cat/1.png", "dog/2.png"])
     (tmp_path / "class_indices.json").write_text('{"0": "cat", "1": "dog"}')
@@ -560,31 +437,6 @@ def test_class_folders_in_one_called_labeled(tmp_path, read):
     raw = read()
     assert raw.labels.tolist() == ["cat", "dog", ""]
     assert not raw.summary.doubts
-
-
-def test_an_entry_without_a_name_is_no_image(tmp_path):
-    write_images(tmp_path / "pets", ["cat/1.png"])
-    path = zipped(tmp_path / "pets", tmp_path / "pets.zip")
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("dog.png/", b"")
-        with archive.open(zipfile.ZipInfo(""), "w"):  # as damaged archives have
-            pass
-    assert read_image_zip(path).ids.tolist() == ["cat/1.png"]
-
-
-def test_columns_of_several_images_are_asked_for(tmp_path):
-    write_images(tmp_path, [f"{part}/{i}.png" for part in ("mask", "photo") for i in range(4)])
-    rows = [f"photo/{i}.png,mask/{i}.png,{i}.png,{'ab'[i % 2]}\n" for i in range(4)]
-    (tmp_path / "t.csv").write_text("image,mask,name,label\n" + "".join(rows))
-    with pytest.raises(
-        ValueError, match=r"which images are the samples\? Columns image, mask, name"
-    ):
-        load_dataset(tmp_path / "t.csv")
-    for ignored, first in ((("mask", "name"), 4), (("image", "name"), 0)):
-        data = read_dataset(tmp_path / "t.csv", Choice(ignore=ignored))
-        np.testing.assert_allclose(data.X[:, 0] * 255, np.arange(4) + first, atol=1e-4)
-    (tmp_path / "t.csv").write_text("image,path,label\nphoto/1.png,./photo/1.png,a\n")
-    assert read_dataset(tmp_path / "t.csv", Choice()).y.tolist() == [0]
 
 
 @pytest.mark.parametrize(("folder", "is_told"), [("test", True), ("cat", False), ("", False)])
@@ -664,27 +516,6 @@ def test_folder_of_minus_one_is_told(tmp_path):
     with pytest.warns(ReadingWarning, match="the only class is '1', as -1 means no label"):
         data = load_dataset(tmp_path)
     assert data.y.tolist() == [-1, 0]
-
-
-def test_zip_with_backslashes(tmp_path):
-    write_images(tmp_path, ["1.png"])
-    content = (tmp_path / "1.png").read_bytes()
-    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
-        for name in ("cat/1.png", "dog/2.png"):
-            entry = zipfile.ZipInfo(name)
-            entry.filename = f"photos\\{name}".replace("/", "\\")
-            archive.writestr(entry, content)
-    assert read_image_zip(tmp_path / "t.zip").labels.tolist() == ["cat", "dog"]
-
-
-def test_encrypted_zip_is_named(tmp_path):
-    write_images(tmp_path, ["cat/1.png"])
-    path = zipped(tmp_path, tmp_path.with_suffix(".zip"))
-    content = bytearray(path.read_bytes())
-    content[content.index(b"PK\x01\x02") + 8] |= 1
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"is encrypted\. Unzip it, and name the folder\."):
-        read_image_zip(path)
 
 
 @pytest.mark.parametrize(

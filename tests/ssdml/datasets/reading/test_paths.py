@@ -5,24 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import ReadingWarning
+from tests import images
 
-
-def write_images(folder, names):
-    """One-colored images whose gray value is their number."""
-    for i, name in enumerate(names):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (2, 2), i).save(path)
+write_images = partial(images.write_images, mode="L", size=(2, 2))
 
 
 def write_lines(path, rows):
