@@ -23,6 +23,7 @@ from ssdml.metric.selection import (
     FEWEST_COLUMNS,
     balanced_weight,
     combined_components,
+    combined_on_span,
     fewer_columns,
     spread,
 )
@@ -34,7 +35,7 @@ from ssdml.metric.stiefel import (
     minimize_on_stiefel,
 )
 from ssdml.networks.sampling import partitions
-from ssdml.utils.linalg import covariance, factor_of_few, product, random_orthonormal
+from ssdml.utils.linalg import covariance, product, random_orthonormal
 from ssdml.utils.parallel import Threads, count_threads, threads
 from ssdml.utils.progress import Stages
 from ssdml.utils.typing import Array, Floats, Ints
@@ -213,20 +214,22 @@ def combine(
     n_components : int or None
     """
     X, form, components, n_classes = rows.X, rows.form, feature_map.components, 0
+    n, d = X.shape
+    most = n_components or max(d, FEWEST_COLUMNS)
     classifier, represented = fit_interpolator(rows, represent=weight > 0)
     if weight > 0:
-        scaled, of_classes = rescaled(X, form), 0.0
+        scaled, roots = rescaled(X, form), np.empty((n, 0))
         if represented is not None:
             n_classes = rows.distributions.shape[1]
-            of_classes = spread(represented[:, :n_classes])
-        spreads = (of_classes, spread(feature_map.embed(scaled)), spread(scaled))
-        components = combined_components(components, weight, n_classes, spreads)
+            roots = represented[:, :n_classes]
+        spreads = (spread(roots), spread(feature_map.embed(scaled)), spread(scaled))
+        if n < d and most <= d:
+            components = combined_on_span(components, weight, spreads, roots, scaled, most)
+        else:
+            components = combined_components(components, weight, n_classes, spreads)
     if (scale := column_scale(form)) is not None:
-        components = components * np.concatenate([np.ones(n_classes), scale])
+        components[:, n_classes:] *= scale
     kept = X if represented is None else represented
-    most = n_components or max(X.shape[1], FEWEST_COLUMNS)
-    if n_components is None and len(kept) <= most < len(components):
-        components = factor_of_few(components, kept, most)
     components = fewer_columns(components, most, lambda: covariance(kept))
     return Learned(components, weight, rows.distributions, classifier, represented)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ssdml.classification.new_rows import ClassInterpolator
-from ssdml.utils.linalg import product
+from ssdml.utils.linalg import product, span
 from ssdml.utils.scatter import ClassScatter, class_scatter, discriminants, whitening
 from ssdml.utils.typing import Array, Floats, Ints
 
@@ -48,14 +48,20 @@ class Whitening(FeatureMap):
         super().__init__(np.empty((0, 0)))
 
     def learn(self, X: Array, classes: Ints) -> None:
-        """Whiten by the shrunk within-class scatter of the rows."""
-        self.learn_from(class_scatter(X, classes), len(np.unique(classes)))
+        """Whiten by the shrunk within-class scatter of the rows.
 
-    def learn_from(self, scatter: ClassScatter, n_classes: int) -> None:
-        """Whiten by a given scatter of rows of ``n_classes`` classes."""
-        self.transform = whitening(scatter)
-        count = min(max(1, n_classes - 1), len(self.transform))
-        self.L = discriminants(scatter, self.transform, count)
+        O(n d min(n, d)): fewer rows than columns are whitened in their span, which L never leaves.
+        """
+        n, d = X.shape
+        axes = span(X) if n < d else None
+        coordinates = X if axes is None else product(X, axes)
+        self.learn_from(class_scatter(coordinates, classes), len(np.unique(classes)), axes)
+
+    def learn_from(self, scatter: ClassScatter, n_classes: int, axes: Floats | None = None) -> None:
+        """Whiten by a given scatter of rows of ``n_classes`` classes, or of coordinates on axes."""
+        inner = whitening(scatter, n_features=None if axes is None else len(axes))
+        self.L = discriminants(scatter, inner, min(max(1, n_classes - 1), len(inner)))
+        self.transform = inner if axes is None else axes @ inner
 
     def features(self, X: Array) -> Array:
         """Compute the whitened rows."""

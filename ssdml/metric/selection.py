@@ -11,7 +11,15 @@ from scipy.spatial.distance import cdist
 
 from ssdml.classification.learning import HeldOut
 from ssdml.metric.state import Learned
-from ssdml.utils.linalg import best_factor, covariance, total_variance
+from ssdml.utils.linalg import (
+    best_factor,
+    block_reflector,
+    covariance,
+    product,
+    span,
+    square_factor,
+    total_variance,
+)
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Indices, Ints
@@ -59,6 +67,59 @@ def combined_components(
     return block_diag(*blocks)
 
 
+def combined_on_span(
+    metric: Floats,
+    input_weight: float,
+    spreads: tuple[float, float, float],
+    roots: Array,
+    X: Array,
+    most: int,
+) -> Floats:
+    """Reduce :func:`combined_components` to ``most`` rows, for fewer training rows than columns.
+
+    If ``most`` is at least n, distances of the training rows are kept: class probabilities and
+    metric take the place of directions of the input in which none of them varies. O(n d most).
+
+    Parameters
+    ----------
+    metric : array of shape (l, d)
+        In the span of X.
+    input_weight, spreads
+        See :func:`combined_components`.
+    roots : array of shape (n, n_classes)
+        Roots of the class probabilities, sqrt(r p).
+    X : array of shape (n, d)
+        n < d.
+    most : int
+        At most d.
+
+    Returns
+    -------
+    components : ndarray of shape (most, n_classes + d)
+
+    Examples
+    --------
+    >>> metric, roots, X = np.empty((0, 2)), np.array([[1.0]]), np.array([[0.0, 1.0]])
+    >>> components = combined_on_span(metric, 1.0, (1.0, 0.0, 1.0), roots, X, 2)
+    >>> round(float(np.linalg.norm(components @ [1.0, 0.0, 1.0]) ** 2), 9)
+    2.0
+    """
+    n_classes = roots.shape[1]
+    axes = span(X)
+    inner = square_factor(combined_components(metric @ axes, input_weight, n_classes, spreads))
+    coordinates = np.hstack([roots, product(X, axes)])
+    inner = fewer_columns(inner, most, lambda: covariance(coordinates))
+    components = np.zeros((most, n_classes + X.shape[1]))
+    seen, unseen = components[: len(inner)], components[len(inner) :, n_classes:]
+    seen[:, :n_classes] = inner[:, :n_classes]
+    np.matmul(inner[:, n_classes:], axes.T, out=seen[:, n_classes:])
+    Y, Z = block_reflector(axes)
+    places = np.arange(len(unseen))
+    np.matmul(-input_weight * Z[len(X) + places], Y.T, out=unseen)
+    unseen[places, len(X) + places] += input_weight
+    return components
+
+
 def balanced_weight(confidence: float, explained: float) -> float:
     """Weight of the input beside class probabilities and learned metric.
 
@@ -99,8 +160,13 @@ def fewer_columns(blocks: Floats, most: int, spread: Callable[[], Floats]) -> Fl
 
 def input_alone(X: Array, distributions: Array, n_components: int | None) -> Learned:
     """The identity, or the leading principal components."""
-    d = X.shape[1]
-    components = fewer_columns(np.eye(d), n_components or d, lambda: covariance(X))
+    n, d = X.shape
+    if n < d and n_components:
+        components = combined_on_span(
+            np.empty((0, d)), 1.0, (1.0,) * 3, np.empty((n, 0)), X, n_components
+        )
+    else:
+        components = fewer_columns(np.eye(d), n_components or d, lambda: covariance(X))
     return Learned(components, np.inf, distributions)
 
 

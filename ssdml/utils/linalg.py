@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import polar, qr
-from scipy.linalg.lapack import dormqr
 
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Floats
@@ -32,8 +31,11 @@ def symmetrize(matrix: npt.ArrayLike) -> Floats:
     return (square + square.T) / 2
 
 
-def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Floats:
+def shrink(scatter: npt.ArrayLike, shrinkage: float, n_features: int | None = None) -> Floats:
     """Shrink a scatter toward the multiple of the identity with the same trace.
+
+    ``n_features`` is the dimension in which the traces are equal, if ``scatter`` is the part of a
+    larger one that is not zero.
 
     Zeros shrink toward the identity: the result is positive definite if ``shrinkage > 0`` and
     ``scatter`` is positive semidefinite.
@@ -45,7 +47,7 @@ def shrink(scatter: npt.ArrayLike, shrinkage: float) -> Floats:
            [0., 1.]])
     """
     symmetric = symmetrize(scatter)
-    level = np.trace(symmetric) / len(symmetric) or 1.0
+    level = np.trace(symmetric) / (n_features or len(symmetric)) or 1.0
     return (1 - shrinkage) * symmetric + shrinkage * level * np.eye(len(symmetric))
 
 
@@ -309,51 +311,47 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
     return top_eigenvectors(spread, n_components).T @ blocks
 
 
-def factor_of_few(blocks: Floats, rows: npt.NDArray[Any], n_components: int) -> Floats:
-    """Reduce the map ``blocks`` to ``n_components`` rows that keep the distances of few rows.
-
-    Directions are dropped in which the rows (n, d), n <= ``n_components``, do not vary. O(d³), but
-    without an eigendecomposition.
-
-    Examples
-    --------
-    >>> rows = np.array([[0.0, 1.0, 5.0], [3.0, 1.0, 5.0]])
-    >>> one, other = rows @ factor_of_few(np.eye(3), rows, 2).T
-    >>> round(float(np.linalg.norm(one - other)), 12)
-    3.0
-    """
-    square = square_factor(blocks)
-    if len(square) <= n_components:
-        return square
-    embedded = product(rows - rows.mean(axis=0, dtype=np.float64), square.T)
-    unseen = np.eye(len(square))[:, n_components:]
-    return orthogonal_to(reflected(embedded.T, unseen), square)
-
-
 def square_factor(blocks: Floats) -> Floats:
     """Return a map of the same distances with no more rows than columns."""
     m, d = blocks.shape
     return blocks if m <= d else qr(blocks, mode="r")[0][:d]
 
 
-def orthogonal_to(axes: Floats, blocks: Floats) -> Floats:
-    """Project the map (m, d) to the complement of orthonormal axes (m, r), as m - r rows.
+def span(rows: npt.NDArray[Any]) -> Floats:
+    """Compute orthonormal columns (d, n) that span the rows (n, d), n <= d. O(n² d).
 
     Examples
     --------
-    >>> np.abs(orthogonal_to(np.array([[0.0], [1.0]]), np.array([[3.0, 4.0], [1.0, 1.0]])))
-    array([[3., 4.]])
+    >>> np.abs(span(np.array([[0.0, 2.0, 0.0]])))
+    array([[0.],
+           [1.],
+           [0.]])
     """
-    return reflected(axes, blocks, "T")[axes.shape[1] :]
+    axes: Floats = np.linalg.qr(np.asarray(rows, dtype=np.float64).T)[0]
+    return axes
 
 
-def reflected(columns: Floats, matrix: Floats, transposed: str = "N") -> Floats:
-    """Multiply a matrix by the whole Q, or its transpose "T", of the QR of columns. O(m d r)."""
-    (reflectors, scales), _ = qr(columns, mode="raw")
-    _, size, _ = dormqr("L", transposed, reflectors, scales, matrix, -1)
-    result: Floats
-    result, _, _ = dormqr("L", transposed, reflectors, scales, matrix, int(size[0]))
-    return result
+def block_reflector(axes: Floats) -> tuple[Floats, Floats]:
+    """Compute Y and Z (d, n) such that ``I - Z @ Y.T`` is orthogonal and symmetric.
+
+    Its first n columns span the same space as ``axes`` (d, n), so the others span the complement.
+
+    References
+    ----------
+    .. [1] Schreiber, Parlett, "Block reflectors: theory and computation", SIAM Journal on Numerical
+       Analysis 25, 1988.
+
+    Examples
+    --------
+    >>> Y, Z = block_reflector(np.array([[0.0], [1.0]]))
+    >>> np.abs(np.eye(2) - Z @ Y.T)
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    n = axes.shape[1]
+    turned = -axes @ polar(axes[:n])[0].T  # the first n rows are negative semidefinite
+    Y = turned - np.eye(*axes.shape)
+    return Y, Y @ np.linalg.inv(np.eye(n) - symmetrize(turned[:n]))
 
 
 def random_orthonormal(d: int, n_components: int, rng: np.random.Generator) -> Floats:

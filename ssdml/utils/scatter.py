@@ -149,8 +149,13 @@ def pooled_scatter(moments: ClassMoments) -> ClassScatter:
     return ClassScatter(mean, within / n, np.sqrt(counts / n)[:, None] * (means - mean))
 
 
-def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Floats:
+def whitening(
+    scatter: ClassScatter, *, shrinkage: float = 0.1, n_features: int | None = None
+) -> Floats:
     """Compute a map T (d, d) that whitens the (shrunk) scatter within classes: ``T.T @ S @ T = I``.
+
+    ``n_features`` is the number of columns of the rows if the scatter is that of coordinates in
+    their span.
 
     T is triangular, from the Cholesky factor: for many columns a tenth of the time of a symmetric
     one, from which it differs by a rotation.
@@ -161,7 +166,7 @@ def whitening(scatter: ClassScatter, *, shrinkage: float = 0.1) -> Floats:
     array([[0.5]])
     """
     inverse: Floats
-    inverse, _ = dtrtri(cholesky(shrink(scatter.within, shrinkage)))
+    inverse, _ = dtrtri(cholesky(shrink(scatter.within, shrinkage, n_features)))
     return inverse
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
@@ -71,6 +73,27 @@ def test_whitening_shrinks_the_within_class_scatter(blobs):
     assert spectrum.min() < 1 < spectrum.max() < 1 / 0.9
 
 
+def test_fewer_rows_than_columns_are_whitened_in_their_span(rng):
+    """As by the scatter of all columns, which is never formed."""
+    classes = np.arange(20) % 3
+    X = rng.standard_normal((20, 50)) + classes[:, None]
+    ours, twin = made("whitening", X, classes), Whitening()
+    twin.learn_from(class_scatter(X, classes), 3)
+    np.testing.assert_allclose(pdist(ours.features(X)), pdist(twin.features(X)))
+    assert ours.components.shape == twin.components.shape == (2, 50)
+    new = rng.standard_normal((9, 50))
+    np.testing.assert_allclose(pdist(ours.embed(new)), pdist(twin.embed(new)))
+
+
+def test_memory_of_few_rows_does_not_grow_with_the_square_of_the_columns(rng):
+    X, feature_map = rng.standard_normal((20, 4000)), Whitening()
+    tracemalloc.start()
+    feature_map.learn(X, np.arange(20) % 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * X.nbytes
+
+
 @pytest.mark.parametrize(("n_classes", "expected"), [(2, 1), (4, 3), (40, 6)])
 def test_number_of_discriminants(rng, n_classes, expected):
     feature_map = Whitening()
@@ -88,7 +111,8 @@ def test_discriminants_keep_distances_between_means(blobs):
 def test_whitening_is_invariant_to_linear_maps(blobs, rng, monkeypatch):
     X, classes = blobs
     monkeypatch.setattr(
-        "ssdml.metric.features.whitening", lambda scatter: whitening(scatter, shrinkage=0.0)
+        "ssdml.metric.features.whitening",
+        lambda scatter, n_features: whitening(scatter, shrinkage=0.0),
     )
     turned = X @ rng.standard_normal((6, 6))
     one, two = (pdist(made("whitening", rows, classes).embed(rows)) for rows in (X, turned))

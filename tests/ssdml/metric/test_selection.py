@@ -6,14 +6,18 @@ import re
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
+from sklearn.decomposition import PCA
 
 from ssdml.classification.learning import HeldOut
 from ssdml.metric import selection
 from ssdml.metric.selection import (
     balanced_weight,
     combined_components,
+    combined_on_span,
     fall_back,
     fewer_columns,
+    input_alone,
     nearest_mean_correct,
     nearest_neighbor_correct,
     significantly_lower,
@@ -83,6 +87,34 @@ def test_fewer_columns_keep_the_distances(rng):
     assert fewer.shape == (4, 4)
     np.testing.assert_allclose(fewer.T @ fewer, blocks.T @ blocks, atol=1e-10)
     assert fewer_columns(blocks, 9, lambda: pytest.fail("not needed")) is blocks
+
+
+@pytest.mark.parametrize("most", [3, 12, 20, 40])
+def test_few_rows_keep_their_distances_and_no_new_row_gains(rng, most):
+    X, roots = rng.standard_normal((10, 40)), rng.random((10, 3))
+    metric = rng.standard_normal((2, 10)) @ X  # as L, in the span of the rows
+    rows, spreads = np.hstack([roots, X]), (1.0, 5.0, 6.0)
+    full = combined_components(metric, 0.8, 3, spreads)
+    short = combined_on_span(metric, 0.8, spreads, roots, X, most)
+    assert short.shape == (most, 43)
+    if most >= len(rows):
+        np.testing.assert_allclose(pdist(rows @ short.T), pdist(rows @ full.T))
+    unseen = rng.standard_normal((30, 43))
+    kept, before = pdist(unseen @ short.T), pdist(unseen @ full.T)
+    assert (kept <= before * (1 + 1e-12)).all()
+    if most == 40:  # but for three directions of the input, in which no row varies
+        gone = np.linalg.matrix_rank(full.T @ full - short.T @ short, tol=1e-9)
+        assert gone == 3
+        np.testing.assert_allclose(kept, before, rtol=0.2)
+
+
+def test_input_of_few_rows_is_reduced_to_principal_components_and_other_directions(rng):
+    X = rng.standard_normal((10, 40)) * np.linspace(1, 9, 40)
+    for count in (4, 20):
+        components = input_alone(X, np.ones((10, 1)), count).components
+        np.testing.assert_allclose(components @ components.T, np.eye(count), atol=1e-10)
+        exact = PCA(min(count, 9)).fit_transform(X)
+        np.testing.assert_allclose(pdist(X @ components.T), pdist(exact), rtol=1e-6)
 
 
 # The fallback

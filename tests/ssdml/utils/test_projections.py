@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
-from ssdml.utils.linalg import best_factor, factor_of_few, graph_rows
+from ssdml.utils.linalg import best_factor, block_reflector, graph_rows, span
 
 
 @pytest.fixture
@@ -54,17 +54,21 @@ def test_projection_is_optimal_for_squared_distances(rows, rng, count):
     assert 0 < ours < min(lost(basis.T @ blocks) for basis in bases)
 
 
-@pytest.mark.parametrize("count", [5, 6])
-def test_few_rows_keep_their_distances_and_no_new_row_gains(rng, count):
-    """Four rows of six columns: one direction, or none, that they do not vary in is dropped."""
-    blocks, rows = np.vstack([rng.standard_normal((4, 6)), np.eye(6)]), rng.random((4, 6)) + 5
-    components = factor_of_few(blocks, rows, count)
-    assert components.shape == (count, 6)
-    np.testing.assert_allclose(pdist(rows @ components.T), pdist(rows @ blocks.T))
-    unseen = rng.standard_normal((30, 6))
-    kept, full = pdist(unseen @ components.T), pdist(unseen @ blocks.T)
-    assert (kept <= full * (1 + 1e-12)).all()
-    np.testing.assert_allclose(kept, full, rtol=0.9 if count < 6 else 1e-9)
+@pytest.mark.parametrize("columns", [np.eye(6)[:, ::-1][:, :2], np.eye(6)[:, :2], None])
+def test_block_reflector_is_orthogonal_and_starts_with_the_span(rng, columns):
+    axes = span(rng.random((2, 6))) if columns is None else columns
+    Y, Z = block_reflector(axes)
+    reflector = np.eye(6) - Z @ Y.T
+    np.testing.assert_allclose(reflector @ reflector, np.eye(6), atol=1e-12)
+    np.testing.assert_allclose(reflector, reflector.T, atol=1e-12)
+    np.testing.assert_allclose(axes.T @ reflector[:, 2:], 0, atol=1e-12)
+
+
+def test_span_contains_rows_that_repeat(rng):
+    rows = rng.random((2, 6))[[0, 0, 1]].astype(np.float32)
+    axes = span(rows)
+    np.testing.assert_allclose(axes.T @ axes, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(rows @ axes @ axes.T, rows, atol=1e-12)
 
 
 def test_projection_never_lengthens_distances(rows, rng):
