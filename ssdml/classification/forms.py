@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ssdml.graphs.neighbors.copies import first_equal_rows, graph_of_distinct
 from ssdml.graphs.neighbors.exact import Progress, part_of
-from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
+from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.linalg import (
     covariance,
@@ -196,13 +197,14 @@ def forms_with_graphs(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[Form]:
-    """Forms of the rows with their neighbor graphs; ``labels`` are -1 where missing."""
+    """Forms of the rows with graphs of their distinct rows; ``labels`` are -1 where missing."""
     few = np.unique(labels[labels != UNLABELED], return_counts=True)[1].max() < 2
     by_direction = share_between(labels, lambda rows: row_lengths(X[rows])) < TELLING
     forms, found = linear_forms(X, few=bool(few), by_direction=by_direction), []
+    first, search = first_equal_rows(X), {"n_jobs": n_jobs, "random_state": rng}
     for i, form in enumerate(forms):
         show = part_of(progress, i / len(forms), (i + 1) / len(forms))
         rows = form(X)
-        graph = knn_graph(rows, n_neighbors, n_jobs=n_jobs, random_state=rng, progress=show)
+        graph = graph_of_distinct(rows, n_neighbors, first, **search, progress=show)
         found.append(Form(form, rows, graph, {} if rows.size <= MAX_KEPT else None))
     return found

@@ -29,6 +29,7 @@ from ssdml.classification.pool import (
 )
 from ssdml.classification.softmax import softmax
 from ssdml.classification.trees import TreeClassifier, Trees
+from ssdml.graphs.neighbors.copies import first_at_no_distance
 from ssdml.graphs.propagation.class_prior import (
     ClassPrior,
     balance_factors,
@@ -56,6 +57,7 @@ CONFIDENCE_ROWS = 5000
 FEW_HELD_OUT = 10  # held-out labels that halve what they confirm
 BIAS_RIDGE = 5.0  # of the logarithms of factors that correct class probabilities
 MOST_SKEW = 0.5  # that one label per class can show
+OFTEN = 2.0  # ratio from which labels repeat more often than rows
 FEW_TO_CORRECT = 20  # labels per class at which the overlap of class shares is squared
 
 
@@ -237,7 +239,8 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     """
     codes, n_classes = class_codes(labels)
     n, labeled = len(codes), np.flatnonzero(codes != UNLABELED)
-    judged, folds = _judged(labeled, codes, _products(forms, n_classes))
+    apart = without_copies(labeled, codes, first_at_no_distance(forms[0].graph))
+    judged, folds = _judged(apart, codes, _products(forms, n_classes))
     places: list[int] = []
     members: list[Member] = []
     for place, (form, diffusion) in enumerate(zip(forms, diffusions, strict=True)):
@@ -258,7 +261,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
             if weight > 0  # none, if held-out labels contradict them all
         )
 
-    shares, n_labels = shrunken_shares(np.bincount(codes[labeled])), len(judged) / n_classes
+    shares, n_labels = shrunken_shares(np.bincount(codes[apart])), len(judged) / n_classes
     drawn = np.bincount(codes[judged]) / len(judged)  # what the classifiers saw
     pooled = _pooled(voting(weights), shares / drawn, n)
     held_out = HeldOut(judged[held], codes[judged[held]], distributions)
@@ -307,7 +310,8 @@ def update_evidence(
     """
     codes, n_classes = class_codes(labels)
     labeled = np.flatnonzero(codes != UNLABELED)
-    judged, _ = _judged(labeled, codes, _products(forms, n_classes))
+    apart = without_copies(labeled, codes, first_at_no_distance(forms[0].graph))
+    judged, _ = _judged(apart, codes, _products(forms, n_classes))
     voters = tuple(
         voter._replace(
             classifier=voter.classifier.again(judged, codes[judged], diffusions[voter.form])
@@ -353,6 +357,40 @@ def _judged(labeled: Indices, codes: Ints, n_products: int) -> tuple[Indices, In
     folds = stratified_folds(codes[judged], rng)
     folds[folds >= max(1, MAX_FOLD_PRODUCTS // (n_products * len(judged)))] = -1
     return judged, folds
+
+
+def without_copies(labeled: Indices, codes: Ints, first: Ints) -> Indices:
+    """Labeled rows without copies, if labels are of copies more often than the other rows are.
+
+    Then labels were repeated, as by oversampling of rare classes, and predict each other better
+    than other rows. In a table of a few categories, all rows repeat: labels stay. So do those of
+    equal rows whose classes differ.
+
+    Parameters
+    ----------
+    labeled : array of shape (m,), int
+    codes : array of shape (n,), int
+        Classes of the labeled rows; -1 where unlabeled.
+    first : array of shape (n,), int
+        Number of the first row that equals each row.
+
+    Examples
+    --------
+    >>> codes, first = np.array([0, 0, 1, 1, 0, 0, -1]), np.array([0, 0, 2, 3, 3, 3, 6])
+    >>> without_copies(np.arange(6), codes, first).tolist()
+    [0, 2, 3, 4, 5]
+    >>> without_copies(np.arange(6), codes, np.array([0, 0, 2, 3, 3, 3, 0])).tolist()
+    [0, 1, 2, 3, 4, 5]
+    """
+    pairs = np.stack([first[labeled], codes[labeled]])
+    counts = np.bincount(pairs[0], minlength=len(codes))  # of labels
+    free = counts[first[codes == UNLABELED]]
+    if not len(free) or (counts[pairs[0]] > 1).mean() <= OFTEN * (free > 0).mean():
+        return labeled
+    (numbers, _), places = np.unique(pairs, axis=1, return_index=True)
+    kept = np.isin(pairs[0], numbers[1:][numbers[1:] == numbers[:-1]])
+    kept[places] = True
+    return labeled[kept]
 
 
 def _some(labeled: Indices, codes: Ints, most: int, rng: np.random.Generator) -> Indices:

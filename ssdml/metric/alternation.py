@@ -13,6 +13,7 @@ from ssdml.classification.forms import Form, principal_form
 from ssdml.classification.learning import Evidence, learn_evidence
 from ssdml.classification.new_rows import ClassInterpolator, interpolator
 from ssdml.graphs.laplacian import adjacency
+from ssdml.graphs.neighbors.copies import first_at_no_distance, graph_of_distinct
 from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.propagation.class_masses import ClassMasses
@@ -121,7 +122,8 @@ def alternate(
                 before = state.classes
                 embedding = _side_by_side(state, feature_map)
                 rows, k = principal_form(embedding)(embedding), state.graph.n_neighbors
-                nearer = knn_graph(rows, k, n_jobs=model.n_jobs, random_state=rng)
+                first = first_at_no_distance(classes.form.graph)
+                nearer = graph_of_distinct(rows, k, first, n_jobs=model.n_jobs, random_state=rng)
                 renewed = classes.renewed(state.distributions, nearer, model.n_jobs)
                 state = state._replace(distributions=renewed)
                 history[-1]["changed"] = float((before != state.classes).mean())

@@ -17,6 +17,7 @@ from ssdml.classification.learning import (
     confidence_power,
     learn_evidence,
     unlabeled_rows,
+    without_copies,
 )
 from ssdml.classification.trees import TreeClassifier
 from ssdml.graphs import adjacency, knn_graph
@@ -269,6 +270,21 @@ def test_held_out_accuracy_is_that_of_other_rows():
         rates.append((right.mean(), (found.argmax(axis=1) == y)[free].mean()))
     held_out, unlabeled = np.mean(rates, axis=0)
     assert unlabeled - 0.08 < held_out < unlabeled + 0.02  # they see a fifth fewer labels
+
+
+def test_labels_repeat_by_chance_in_a_table_of_few_categories(rng):
+    """They all count, while those of oversampled rows count once; cells of two classes keep all."""
+    first = rng.integers(0, 8, 400)  # cells of the table
+    first = np.array([np.flatnonzero(first == cell)[0] for cell in first])
+    codes = np.where(rng.random(400) < 0.1, first % 2, -1)
+    labeled = np.flatnonzero(codes >= 0)
+    assert len(without_copies(labeled, codes, first)) == len(labeled)
+    apart = np.where(codes < 0, np.arange(400), first)  # unlabeled rows occur once
+    kept = without_copies(labeled, codes, apart)
+    assert sorted(first[kept]) == sorted(set(first[labeled]))
+    codes[labeled[-1]] = 1 - codes[labeled[-1]]
+    mixed = first == first[labeled[-1]]
+    assert set(np.flatnonzero(mixed & (codes >= 0))) <= set(without_copies(labeled, codes, apart))
 
 
 def test_bounded_rows_are_learned_from(problem, monkeypatch):

@@ -60,6 +60,21 @@ def test_classes_follow_the_better_witness(digits, fitted):
     assert found > by_graph - 0.02
 
 
+@pytest.mark.parametrize("case", ["rare classes", "labeled", "unlabeled", "all"])
+def test_copies_of_rows_teach_nothing_new(digits, fitted, case):
+    """As made by oversampling: labels of copies seemed to confirm each other."""
+    X, y, labels = digits
+    rows = np.arange(len(y))
+    if case != "all":
+        classes = 5 if case == "rare classes" else 10
+        rows = np.flatnonzero((labels != -1) & (y < classes)).repeat(12)
+    given = np.full(len(rows), -1) if case == "unlabeled" else labels[rows]
+    model = SSDML(random_state=0).fit(np.r_[X, X[rows]], np.r_[labels, given])
+    right = (model.transduction_[: len(y)] == y).mean()
+    assert right > (fitted.transduction_ == y).mean() - 0.015
+    assert (model.transduction_[len(y) :] == model.transduction_[rows]).mean() > 0.99
+
+
 def test_seed_determines_the_approximate_search(digits, monkeypatch):
     monkeypatch.setattr("ssdml.graphs.neighbors.knn.EXACT_WORK", 0)
     X, labels = digits[0][:900], digits[2][:900]
