@@ -227,7 +227,7 @@ class Loss(Term, _Base):
             )
         self._check_own(batch.embeddings, who)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
-            value = scalar(self.of_batch(batch), who)
+            value = scalar(self.of_batch(batch), who).clone()  # for total += loss(...)
             if can_check_values() and value.detach().item() == 0:
                 mined = indices_tuple is not None  # a miner may find nothing in a good batch
                 if not mined or (batch.labels is not None and (batch.labels == UNLABELED).all()):

@@ -185,7 +185,7 @@ def as_tensor(value: Any, device: torch.device) -> torch.Tensor:
     """Return a tensor on the device; copy an array, which may be read-only, or a column."""
     if isinstance(value, torch.Tensor):
         return value.to(device)
-    return torch.tensor(value.to_numpy() if hasattr(value, "to_numpy") else value).to(device)
+    return torch.tensor(value.to_numpy() if hasattr(value, "to_numpy") else value, device=device)
 
 
 def promoted(tensor: torch.Tensor) -> torch.Tensor:

@@ -199,8 +199,9 @@ class DensityAdaptivity(Loss):
         self.learned = learned
         targets = torch.full((num_classes,), float(initial))
         if densities is not None:
-            densities = as_tensor(densities, targets.device).detach().to(targets.dtype).clone()
+            densities = as_tensor(densities, torch.device("cpu")).detach()
             _check_densities(densities, num_classes)
+            densities = torch.empty_like(targets).copy_(densities)
         self.register_buffer("densities", densities)
         if learned:
             self.targets = nn.Parameter(targets)

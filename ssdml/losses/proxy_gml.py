@@ -129,7 +129,7 @@ class ProxyGMLLoss(Loss):
 
     takes_reference = False
     follows_miner = True
-    proxy_classes: torch.Tensor
+    num_classes: int
 
     def __init__(
         self,
@@ -159,8 +159,12 @@ class ProxyGMLLoss(Loss):
         self.k = self._subgraph_size(count)
         bound = 1 / math.sqrt(count)  # Kaiming initialization, as in the paper's code
         self.proxies = nn.Parameter(torch.empty(count, embedding_size).uniform_(-bound, bound))
-        classes = torch.arange(num_classes).repeat_interleave(n_proxies)
-        self.register_buffer("proxy_classes", classes, persistent=False)
+
+    @property
+    def proxy_classes(self) -> torch.Tensor:
+        """Class of each proxy."""
+        classes = torch.arange(self.num_classes, device=self.proxies.device)
+        return classes.repeat_interleave(self.n_proxies)
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the mean over the labeled rows, plus the regularizer."""
@@ -168,17 +172,13 @@ class ProxyGMLLoss(Loss):
         # Scale the products, which are fewer than the entries of the proxies.
         scales = inverse_lengths(proxies)
         similarities = unit_rows(batch.embeddings) @ proxies.T * scales
+        classes = self.proxy_classes
         subgraph = proxy_subgraph(
-            similarities,
-            labels,
-            self.proxy_classes,
-            k=self.k,
-            positive_mask=self.positive_mask,
+            similarities, labels, classes, k=self.k, positive_mask=self.positive_mask
         )
-        assert self.num_classes is not None
         votes = reverse_label_propagation(
             subgraph.weights,
-            self.proxy_classes[subgraph.indices],
+            classes[subgraph.indices],
             self.num_classes,
             mask_softmax=self.mask_softmax,
         )
@@ -198,7 +198,6 @@ class ProxyGMLLoss(Loss):
 
     def _subgraph_size(self, count: int) -> int:
         """Return k; warn if a row would have no gradient."""
-        assert self.num_classes is not None
         # In this order, in which the paper's code multiplies.
         k = min(math.ceil(self.ratio * self.num_classes * self.n_proxies), count)
         if self.num_classes == 1:

@@ -419,6 +419,37 @@ def test_copy_and_pickle_preserve_the_loss(name):
         assert twin(z, labels) == loss(z, labels)
 
 
+@every_loss
+def test_value_may_be_changed_in_place(name):
+    """``total += loss(...)`` begins with a loss, and trainers multiply it by a weight."""
+    loss, (z, labels, _) = make(name), batch()
+    expected, slope = gradient(loss, z, labels)
+    z.requires_grad_()
+    value = loss(z, labels)
+    value *= 2
+    value.backward()
+    torch.testing.assert_close((value.detach(), z.grad), (2 * expected, 2 * slope))
+
+
+@every_loss
+def test_default_device_of_the_caller_is_ignored(name):
+    loss, (z, labels, weights) = make(name), batch()
+    expected = gradient(loss, z, labels, weights=weights)
+    with torch.device("meta"):
+        found = gradient(loss, z, labels, weights=weights.numpy())
+    torch.testing.assert_close(found, expected)
+
+
+@every_loss
+def test_a_loss_made_without_data_takes_a_state(name):
+    loss, (z, labels, _) = make(name), batch()
+    with torch.device("meta"):
+        twin = LOSSES[name]()
+    twin = twin.to_empty(device="cpu").double()
+    twin.load_state_dict(loss.state_dict())
+    assert twin(z, labels) == loss(z, labels)
+
+
 LIGHT = """
 import sys
 import ssdml.losses
