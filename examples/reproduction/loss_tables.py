@@ -63,7 +63,7 @@ def loss_table(name: str, found: Comparison, score: str = "R@1") -> Iterator[str
     n_seeds = len(next(iter(scores.values())))
     halves = len(found.halves)
     same = ", all of the same half" if halves == 1 < n_seeds else ""
-    yield f"{name}, {n_seeds} seeds{same}: {score} on unseen classes"
+    yield f"{name}, {n_seeds} seed{'s' * (n_seeds > 1)}{same}: {score} on unseen classes"
     heads = ("over its base", "at any rate", *(["propagated"] if few else []), "settings")
     yield f"  {'':21} {score:12}  " + "  ".join(f"{head:14}" for head in heads).rstrip()
     for loss, values in scores.items():
@@ -108,7 +108,7 @@ def _published(one: str, other: str, score: str) -> str:
 
 
 def format_difference(found: Estimate) -> str:
-    """Format an estimate, with a star if its interval excludes 0.
+    """Format an estimate with its interval, if there is one, and a star if that excludes 0.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def format_difference(found: Estimate) -> str:
     ' +2.05 ± 0.64*'
     """
     star = "*" if found.excludes_zero else " "
-    return f"{found.mean:+6.2f} ± {found.half_width:4.2f}{star}"
+    return f"{found.mean:+6.2f}{found.margin('4.2f', ' ± ')}{star}"
 
 
 def sensitivity(found: Comparison, base: str, score: str = "R@1") -> Curves:

@@ -223,3 +223,6 @@ def test_published_differences_are_shown_for_proxy_losses():
     halves = [half._replace(seeds=seeds) for seeds in ((0, 1), (2,))]
     title, *_ = loss_table("some", Comparison(halves, rows, []))
     assert title.startswith("some, 3 seeds: R@1 on")
+    title, _, *lines = loss_table("some", Comparison([half], rows[::3], []))
+    assert title.startswith("some, 1 seed: R@1 on")
+    assert re.search(r"^  dgcrl - softmax +\+3\.00 +published", lines[-2])  # without an interval
