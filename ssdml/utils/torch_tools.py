@@ -102,7 +102,8 @@ def inverse_lengths(rows: torch.Tensor) -> torch.Tensor:
     """Compute one over the length of each row, (n,); 1 for a row of zeros or nearly so."""
     # Of a norm, the second derivative at a row of zeros is NaN.
     squares = torch.linalg.vecdot(rows, rows)
-    return squares.masked_fill(squares < torch.finfo(rows.dtype).tiny, 1).rsqrt()
+    least = torch.finfo(rows.dtype).tiny ** (2 / 3)  # the derivative is the power -3/2
+    return squares.masked_fill(squares < least, 1).rsqrt()
 
 
 def take_rows(rows: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:

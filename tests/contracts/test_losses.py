@@ -223,10 +223,14 @@ def test_zero_and_equal_rows_have_finite_second_derivatives(name):
 @every_loss
 def test_zero_and_equal_rows_have_finite_gradients(name):
     z, labels, _ = batch()
-    for rows in (torch.zeros_like(z), torch.ones_like(z), 1e-30 * z, 1e-200 * z):
-        value, slope = gradient(make(name), rows, labels)
-        assert value.isfinite()
-        assert slope.isfinite().all()
+    for dtype, scales in (
+        (torch.float64, (1e-200, 1e-150)),
+        (torch.float32, (1e-30, 1e-18, 1e-14)),
+    ):
+        for rows in (0 * z, torch.ones_like(z), *(scale * z for scale in scales)):
+            value, slope = gradient(make(name, dtype), rows.to(dtype), labels)
+            assert value.isfinite()
+            assert slope.isfinite().all()
 
 
 @every_loss
