@@ -6,7 +6,7 @@ import torch
 
 from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch, can_check_values
-from ssdml.losses.pairs import rows_of, uncentered_squares
+from ssdml.losses.pairs import rows_of, squared_distances
 from ssdml.utils.validation import UNLABELED, check_number, choose
 
 
@@ -19,7 +19,7 @@ def gaussian_graph(rows: torch.Tensor, sigma: float) -> torch.Tensor:
     tensor([[1.0000, 0.3679],
             [0.3679, 1.0000]])
     """
-    return (uncentered_squares(rows, rows) * (-1 / sigma)).exp()
+    return (squared_distances(rows, rows) * (-1 / sigma)).exp()
 
 
 def graph_difference(

@@ -10,7 +10,7 @@ from torch import nn
 from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch, as_rows, as_tensor, as_weights, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
-from ssdml.utils.torch_tools import check_integers, unit_rows
+from ssdml.utils.torch_tools import check_integers, take_rows, unit_rows
 from ssdml.utils.validation import UNLABELED, check_count, check_number, check_rate
 
 LEAST_DENSITY = 1e-6  # for classes of equal rows
@@ -21,8 +21,8 @@ def class_variances(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the mean squared distance of the rows of each class to their mean, Eq. (5).
 
-    Returns variances (n_classes,), 0 for a class without rows and exact up to rounding of the
-    squared lengths, and the number of rows per class with a positive weight.
+    Returns variances (n_classes,), 0 for a class without rows, and the number of rows per class
+    with a positive weight.
 
     Examples
     --------
@@ -34,17 +34,17 @@ def class_variances(
 
     def per_class(values: torch.Tensor) -> torch.Tensor:
         sums = values.new_zeros(n_classes + 1, *values.shape[1:])
-        return sums.index_add(0, places, values)[:n_classes]
+        return sums.index_add(0, places, values)
 
-    ones, squares = rows.new_ones(len(rows)), rows.square().sum(dim=1)
-    counts = totals = per_class(ones)
-    if weights is not None:
-        rows, squares = weights[:, None] * rows, weights * squares
-        counts, totals = per_class((weights > 0).to(rows.dtype)), per_class(weights)
+    if weights is None:
+        weights = rows.new_ones(len(rows))
+    totals = per_class(weights)
     shares = torch.where(totals > 0, totals, 1).reciprocal()
-    means = per_class(rows) * shares[:, None]
-    # mean |x - μ|² = mean |x|² - |μ|²
-    return (per_class(squares) * shares - means.square().sum(dim=1)).clamp_min(0), counts
+    means = per_class(weights[:, None] * rows) * shares[:, None]
+    # The mean of |x|² less |μ|² would lose the variances of classes in a small part of the space.
+    squares = (rows - take_rows(means, places)).square().sum(dim=1)
+    counts = per_class((weights > 0).to(rows.dtype))
+    return (per_class(weights * squares) * shares)[:n_classes], counts[:n_classes]
 
 
 def correlation_penalty(

@@ -81,16 +81,12 @@ def squared_distances(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return rows.sum() * 0 + rows.new_zeros(len(rows), 0)
     center = others.detach().mean(dim=0)  # centering reduces rounding errors
     y = others - center
-    return uncentered_squares(y if rows is others else rows - center, y)
-
-
-def uncentered_squares(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Compute :func:`squared_distances` up to rounding of the squared lengths of the rows."""
-    products = rows @ others.T
+    x = y if rows is others else rows - center
+    products = x @ y.T
     if rows is others:
         starts = ends = products.diagonal()
     else:
-        starts, ends = rows.square().sum(dim=1), others.square().sum(dim=1)
+        starts, ends = x.square().sum(dim=1), y.square().sum(dim=1)
     return torch.add(starts[:, None] + ends, products, alpha=-2).clamp_min(0)
 
 

@@ -233,6 +233,25 @@ def test_zero_and_equal_rows_have_finite_gradients(name):
             assert slope.isfinite().all()
 
 
+OF_DISTANCES = (
+    *("angular", "contrastive, free", "consistency of graphs", "density, free", "entropy"),
+    *("ranking", "ranking, batch"),
+)
+
+
+@pytest.mark.parametrize("name", OF_DISTANCES)
+def test_distances_far_from_the_origin_keep_their_digits(name):
+    z, labels, _ = batch()
+    rows = (z + 1000).float()
+    value, slope = gradient(make(name, torch.float32), rows, labels)
+    expected, expected_slope = gradient(make(name), rows.double(), labels)
+    torch.testing.assert_close(value.double(), expected, rtol=1e-3, atol=0)
+    scale = expected_slope.abs().max()
+    torch.testing.assert_close(
+        slope / scale, expected_slope / scale, rtol=0, atol=1e-3, check_dtype=False
+    )
+
+
 @every_loss
 def test_result_is_deterministic(name):
     z, labels, _ = batch()

@@ -58,6 +58,15 @@ def test_known_values():
     assert value.item() == pytest.approx(-0.46, abs=1e-12)  # 0.04 - 0.5
 
 
+def test_almost_collapsed_classes_are_spread():
+    """In float32 a variance of 1e-8 is less than rounding of the unit lengths."""
+    z, labels, _ = batch()
+    rows = (torch.ones(5) / 5**0.5 + 1e-4 * z).float().requires_grad_()
+    (slope,) = torch.autograd.grad(DensityAdaptivity(3)(rows, labels), rows)
+    (expected,) = torch.autograd.grad(DensityAdaptivity(3).double()(rows.double(), labels), rows)
+    torch.testing.assert_close(slope, expected, rtol=0, atol=float(1e-2 * expected.abs().max()))
+
+
 def test_penalty_equals_the_double_sum(rng):
     a, b = (torch.from_numpy(rng.random(6)) for _ in range(2))
     expected = (a[:, None] * b - b[:, None] * a).square().mean()
