@@ -10,6 +10,7 @@ from torch.nn import functional
 from ssdml.losses.batch import Batch, can_check_values
 from ssdml.losses.pairs import (
     PairLoss,
+    PairWeights,
     distinct_pairs,
     has_triplets,
     pair_weights,
@@ -92,6 +93,8 @@ class AngularTripletLoss(PairLoss):
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
         """Compute the weighted mean over the triplets."""
+        if batch.tuples is None and can_check_values():
+            batch = _with_few_triplets(batch, pair_weights(batch, type(self).__name__))
         if batch.tuples is None or _has_many_triplets(batch):
             return self._of_all(batch)
         anchor, positive, negative, weights = _triplets(batch)
@@ -138,6 +141,16 @@ class AngularTripletLoss(PairLoss):
         )  # (n_pairs, m)
         of_pairs = weights.anchor[anchor] * weights.positive[anchor, positive]
         return weighted_mean(losses, of_pairs[:, None] * weights.negative[anchor])
+
+
+def _with_few_triplets(batch: Batch, pairs: PairWeights) -> Batch:
+    """Give a batch its pairs as tuples if it has few negatives, as one of almost one class."""
+    near, far = (part.count_nonzero(dim=1) for part in (pairs.positive, pairs.negative))
+    m, d = batch.reference.shape
+    if int((near * far).sum()) * d > int(near.sum()) * m:
+        return batch
+    tuples = (*pairs.positive.nonzero().T, *pairs.negative.nonzero().T)
+    return batch._replace(tuples=tuples)  # the weights of rows are multiplied later
 
 
 def _has_many_triplets(batch: Batch) -> bool:

@@ -149,6 +149,23 @@ def test_many_references_take_memory_of_the_triplets(by, rng):
     assert seen.largest <= most
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_negatives_take_memory_of_their_triplets(weighted, rng):
+    """By labels: one row of another class, and 9,900 positive pairs of 100 rows."""
+    z = torch.from_numpy(rng.standard_normal((101, 4)) / 4).requires_grad_()
+    labels, weights = (
+        (torch.arange(101) == 50).long(),
+        rng.random(101) if weighted else np.ones(101),
+    )
+    with LargestTensor() as seen:
+        value = AngularTripletLoss()(z, labels, weights=weights)
+        value.backward()
+    assert seen.largest <= 9900 * 4
+    triplets = [(i, j, 50) for i in range(101) for j in range(101) if 50 not in (i, j) and i != j]
+    products = [weights[list(triplet)].prod() for triplet in triplets]
+    assert value.item() == pytest.approx(slow(z.detach().numpy(), triplets, products), rel=1e-9)
+
+
 def test_translation_invariance():
     z, labels, _ = batch(torch.float32)
     near, far = (AngularTripletLoss()(rows, labels) for rows in (z, z + 100))
