@@ -261,7 +261,7 @@ def read_new(
     """
     from ssdml.datasets.labels import encoded_labels
     from ssdml.datasets.loading import read_items
-    from ssdml.datasets.reading.tables import table_suffix
+    from ssdml.datasets.reading.formats.tables import table_suffix
 
     kept, path = Input.of(model), Path(data)
     if path.is_dir() or path.suffix.lower() == ".zip" or table_suffix(path) is not None:

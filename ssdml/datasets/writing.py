@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ssdml.datasets.reading.cells import is_text
-from ssdml.datasets.reading.tables import EXCEL_COLUMNS, EXCEL_ROWS
+from ssdml.datasets.reading.formats.excel import EXCEL_COLUMNS, EXCEL_ROWS
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Array
 

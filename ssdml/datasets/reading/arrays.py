@@ -13,10 +13,10 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
 from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.formats.tables import read_table, table_suffix
 from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
 from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded, of_cells
-from ssdml.datasets.reading.tables import read_table, table_suffix
 from ssdml.utils.files import Archive, check_inside, check_npy, read_regular
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array

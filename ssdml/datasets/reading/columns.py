@@ -13,7 +13,7 @@ from typing import NoReturn
 import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
-from ssdml.datasets.reading.delimited import ONE_COLUMN
+from ssdml.datasets.reading.formats.delimited import ONE_COLUMN
 from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import (

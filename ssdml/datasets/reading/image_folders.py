@@ -26,7 +26,7 @@ from ssdml.datasets.pixels import (
     stack_images,
     upright_size,
 )
-from ssdml.datasets.reading.delimited import in_utf8
+from ssdml.datasets.reading.formats.delimited import in_utf8
 from ssdml.datasets.reading.summary import Summary, counted
 from ssdml.datasets.reading.table import SPLIT_WORD, SPLITS, Table
 from ssdml.utils.files import (

@@ -15,8 +15,14 @@ from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_names import as_relative, is_image_name
 from ssdml.datasets.pixels import image_suffixes, is_hidden
 from ssdml.datasets.reading.arrays import label_file, read_npy_folder, read_npy_pair, read_npz
-from ssdml.datasets.reading.arrow_files import class_names
 from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.formats.arrow_files import class_names
+from ssdml.datasets.reading.formats.tables import (
+    TABLE_SUFFIXES,
+    read_table,
+    read_zipped_table,
+    table_suffix,
+)
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
     read_image_folder,
@@ -34,12 +40,6 @@ from ssdml.datasets.reading.table import (
     Table,
     folded,
     names_labels,
-)
-from ssdml.datasets.reading.tables import (
-    TABLE_SUFFIXES,
-    read_table,
-    read_zipped_table,
-    table_suffix,
 )
 from ssdml.utils.files import (
     WAYS_OUT,

@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from ssdml.datasets.reading.formats.tables import read_table
 from ssdml.datasets.reading.table import Table
-from ssdml.datasets.reading.tables import read_table
 from ssdml.datasets.writing import WRITERS, write_rows
 
 UTC = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from ssdml.datasets.reading.delimited import read_delimited
+from ssdml.datasets.reading.formats.delimited import read_delimited
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from ssdml.datasets.reading.arrow_files import Chunk, column_chunks, pages, read_arrow
+from ssdml.datasets.reading.formats.arrow_files import read_arrow
+from ssdml.datasets.reading.formats.parquet_headers import Chunk, column_chunks, pages
 
 TABLE = pa.table(
     {

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from ssdml.datasets.reading.arrow_files import decoded_bytes, read_arrow
+from ssdml.datasets.reading.formats.arrow_files import decoded_bytes, read_arrow
 
 N = 10_000
 LONG = "x" * 10_000  # in each of N rows: 100 MB

@@ -10,7 +10,7 @@ import pytest
 
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
-from ssdml.datasets.reading.tables import read_table
+from ssdml.datasets.reading.formats.tables import read_table
 
 LABELS = ["cat", "dog", None, "cat"]
 VECTORS = [[0.5, 1.5], [2.5, -1.0], [0.25, 3.0], [1.0, 1.0]]

@@ -1,0 +1,191 @@
+"""Tables of JSON: lines, lists or columns, and what other programs write around them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from ssdml.datasets.reading.formats.annotations import annotated
+from ssdml.datasets.reading.formats.delimited import in_utf8, unpacked
+from ssdml.datasets.reading.table import LABEL_NAMES, Table, distinct, find_header, folded, of_cells
+from ssdml.utils.files import check_memory, parse_json
+
+LINES_OF_JSON = (".jsonl", ".ndjson")
+HALF_PAIR = r"\ud"  # begins an escape of JSON for half of a surrogate pair
+OBJECT_BYTES, ENTRY_BYTES = 300, 80  # of JSON in memory, besides its text
+
+
+def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None = None) -> Table:
+    """Read one JSON object per line, or an array of them, or an object of columns.
+
+    The content decides if it is not what the suffix says: many programs write lines to .json.
+    """
+    content = in_utf8(path, unpacked(path, on_disk), encoding)
+    by_line = _has_lines(content, by_line)
+    doubts: tuple[str, ...] = ()
+    n_entries = content.count(b",") + content.count(b"[")
+    objects_and_entries = OBJECT_BYTES * content.count(b"{") + ENTRY_BYTES * n_entries
+    check_memory(path, len(content) + objects_and_entries, on_disk)
+    if by_line:
+        rows, numbers = [], []
+        for number, line in enumerate(BytesIO(content), 1):
+            if line.strip():
+                rows.append(_parsed(path, line.decode(), number))
+                numbers.append(number)
+    else:
+        parsed = _parsed(path, content.decode())
+        rows = _rows_of(path, parsed)
+        doubts = _doubts_of_columns(parsed, len(rows))
+        numbers = list(range(len(rows)))
+    rows = list(map(annotated, rows))
+    if rows and all(isinstance(row, list) for row in rows):
+        check_memory(path, 8 * max(map(len, rows)) * len(rows), on_disk)
+        rows, n_above = _from_lists(rows)
+        numbers = numbers[n_above:]
+
+    def place(row: int) -> str:
+        return f"{'line' if by_line else 'row'} {numbers[row]}"
+
+    wrong = next((row for row, entry in enumerate(rows) if not isinstance(entry, dict)), None)
+    if wrong is not None:
+        raise ValueError(
+            f"{path}, {place(wrong)}: must be an object of columns and values; got "
+            f'{str(rows[wrong])[:40]!r}. Write one for each row, such as {{"text": ...}}.'
+        )
+    if not rows:
+        raise ValueError(f"{path}: must contain rows; got none.")
+    names = dict.fromkeys(name for row in rows for name in row)
+    check_memory(path, 8 * len(names) * len(rows), on_disk)  # most may be missing
+    cells = {name: [row.get(name) for row in rows] for name in names}
+    return Table(path, of_cells(str(path), cells), place, doubts=doubts)
+
+
+def _doubts_of_columns(content: Any, n_rows: int) -> tuple[str, ...]:
+    """Doubt columns of a few numbers each, which may be vectors of samples by their names."""
+    if not isinstance(content, dict) or not 1 < n_rows < len(content):
+        return ()
+    columns = content.values()
+    if not all(isinstance(c, list) and all(isinstance(v, float) for v in c) for c in columns):
+        return ()
+    return (
+        f"the {len(content):,} lists of {n_rows:,} numbers are read as columns; if each is the "
+        'vector of a sample, write [{"id": NAME, "vector": LIST}, ...]',
+    )
+
+
+def _from_lists(rows: list[list[Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Return rows as objects, and how many above them are titles and names of columns."""
+    width = max(map(len, rows))
+    rows = [[*row, *[None] * (width - len(row))] for row in rows]
+    plain = [[str(cell) if isinstance(cell, list | dict) else cell for cell in r] for r in rows]
+    header = find_header(plain)
+    names = distinct(header.names or list(map(str, range(1, width + 1))))
+    return [dict(zip(names, row, strict=True)) for row in rows[header.start :]], header.start
+
+
+def _has_lines(content: bytes, otherwise: bool) -> bool:
+    """Whether the first line is a whole object or list, and others follow."""
+    start = content.lstrip()
+    first, _, rest = start.partition(b"\n")
+    if start[:1] not in (b"{", b"[") or (otherwise and start[:1] == b"{"):
+        return otherwise
+    if rest.lstrip()[:1] != start[:1]:
+        return False
+    try:
+        return isinstance(parse_json(first.decode()), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _parsed(path: Path, text: str, line: int | None = None) -> Any:
+    try:
+        content = parse_json(text)
+        if HALF_PAIR in text.lower():  # an escape may be one, with nothing in UTF-8 for it
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
+    except UnicodeEncodeError as error:
+        place = f", line {line}" if line else ""
+        raise ValueError(
+            f"{path}{place}: texts must be Unicode; got {error.object[error.start]!r}, half of a "
+            "surrogate pair. Write it again."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        where = f"{path}, line {line or getattr(error, 'lineno', 1)}"
+        raise ValueError(f"{where}: must be JSON; {error}. Write it again.") from error
+
+
+def _rows_of(path: Path, content: Any) -> list[Any]:
+    """Return the rows of a list of objects, of columns (as of pandas), or of either by a name."""
+    if isinstance(content, list):
+        return content
+    given = content.items() if isinstance(content, dict) else ()
+    content = {name: value for name, value in given if value is not None}
+    if {"ids", "included"} <= content.keys():  # Chroma
+        del content["included"]
+    if content.keys() == {"schema", "data"}:  # pandas: orient="table"
+        del content["schema"]
+    if {"columns", "data"} <= content.keys():
+        names, data = content["columns"], content["data"]
+        if isinstance(names, list) and isinstance(data, list):
+            names = list(map(str, names))
+            return [
+                dict(zip(names, row, strict=False)) if isinstance(row, list) else row
+                for row in data
+            ]
+    if {"images", "annotations", "categories"} <= content.keys():
+        with suppress(KeyError, TypeError):
+            return _of_coco(**{k: content[k] for k in ("images", "annotations", "categories")})
+    if content.keys() == {"classes", "labels"}:  # FiftyOne
+        names, labels = content["classes"] or [], content["labels"]
+        if isinstance(names, list) and isinstance(labels, dict):
+            return [
+                {"filename": n, "label": names[c] if c in range(len(names)) else c}
+                for n, c in labels.items()
+            ]
+    values = list(content.values())
+    filled = _lists_in(content)
+    if len(filled) == 1 and all(isinstance(row, dict) for row in filled[0]):
+        return filled[0]  # beside a version and the like
+    if len(filled) == 1 and all(isinstance(row, list) and row for row in filled[0]):
+        if all(isinstance(cell, str) for cell in filled[0][0]):  # names of columns
+            return filled[0]
+    if values and all(isinstance(v, dict) and v.keys() == values[0].keys() for v in values):
+        numbered = [all(map(str.isdigit, keys)) for keys in (content, values[0])]
+        if numbered == [True, False]:  # rows by their numbers, as of pandas
+            return values
+    if values and all(isinstance(v, dict) for v in values):
+        inside = {folded(name) for value in values for name in value}
+        if not inside.isdisjoint(LABEL_NAMES) and inside.isdisjoint(map(folded, content)):
+            return [{"id": name} | value for name, value in content.items()]
+    keys = next((v.keys() for v in values if isinstance(v, dict)), ())  # of rows
+    is_aligned = [isinstance(v, dict) and v.keys() == keys for v in values]
+    pairs = zip(values, is_aligned, strict=True)
+    columns = [[v[key] for key in keys] if aligned else v for v, aligned in pairs]
+    if not columns or not all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
+        raise ValueError(
+            f"{path}: must be a list of objects, or an object of columns of one length. Write it "
+            "with pandas: frame.to_json(path, orient='records', lines=True)."
+        )
+    return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
+
+
+def _of_coco(images: Any, annotations: Any, categories: Any) -> list[dict[str, Any]]:
+    """Return the images of COCO with the categories of their objects, each once."""
+    names = {category["id"]: category["name"] for category in categories}
+    labels: dict[Any, dict[str, None]] = {image["id"]: {} for image in images}
+    for annotation in annotations:
+        labels[annotation["image_id"]][names[annotation["category_id"]]] = None
+    return [{"filename": i["file_name"], "label": list(labels[i["id"]])} for i in images]
+
+
+def _lists_in(content: dict[str, Any]) -> list[list[Any]]:
+    """Return the lists that objects in each other hold, but for empty ones."""
+    found, objects = [], [content]
+    while objects:
+        values = list(objects.pop().values())
+        found += [value for value in values if isinstance(value, list) and value]
+        objects += [value for value in values if isinstance(value, dict)]
+    return found
