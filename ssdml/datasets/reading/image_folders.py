@@ -54,6 +54,8 @@ AS_FILES = "Save images as .png or .jpg, and texts as .txt"
 IN_FOLDERS = dict.fromkeys((".html", ".xml", ".md", ".gz"), AS_FILES)
 IN_FOLDERS |= {".npz": "Name the file itself", ".zip": "Unzip it"}
 
+# Folders of images that name no class, if they alone are in the folder above.
+PLAIN = ("images", "image", "imgs", "img", "jpg", "jpeg", "jpegs", "png", "jpegimages", "photos")
 MASK = re.compile(r"(masks?|seg|segmentations?|gt|ground[-_ ]?truth)([-_ ]?\d+)?\Z", re.IGNORECASE)
 PART = re.compile(
     rf"(.*[^a-z])?({SPLIT_WORD})([-_ ]?(set|data|images))?[^a-z]*",
@@ -230,7 +232,7 @@ def _read_tree(
         _refuse_others(root, others)
     # Some programs write zip files with the backslashes of Windows.
     whole = [PurePosixPath(n.replace("\\", "/") if root.is_file() else n) for n in images]
-    above, paths = _below_common_folder(whole)
+    above, paths = _below_common_folder(_without_plain(whole))
     paths = _without_labeled(paths)
     if needs_label:
         _refuse_annotations(root, names, whole)
@@ -282,7 +284,7 @@ def _refuse_annotations(root: Path, names: Sequence[str], images: Sequence[PureP
     others = [PurePosixPath(name) for name in names if not is_hidden(name)]
     found = [n for n in others if n.suffix.lower() in ANNOTATIONS and n.stem in stems]
     if any(folders):
-        found += [n for n in others if n.suffix.lower() in (".xml", ".json")]
+        found += [n for n in others if n.suffix.lower() in (".xml", ".json", ".mat")]
     way_out = "Write labels.csv beside the images, with the columns filename and label"
     if found:
         problem = f"annotations such as {str(found[0])!r}, which are not read"
@@ -451,6 +453,20 @@ def _without_labeled(paths: list[PurePosixPath]) -> list[PurePosixPath]:
     if not labeled or not is_unlabeled(np.array(others, dtype=str)).all():
         return paths
     return [PurePosixPath(*p.parts[1:]) if p.parts[0] in labeled else p for p in paths]
+
+
+def _without_plain(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
+    """Remove a folder such as images from above images, if no other folder is beside it."""
+    folders: dict[PurePosixPath, set[str]] = {}
+    for path in paths:
+        for folder in list(path.parents)[:-1]:
+            folders.setdefault(folder.parent, set()).add(folder.name)
+    plain = {
+        above / name
+        for above, (name, *others) in folders.items()
+        if name.casefold() in PLAIN and not others and above / name not in folders
+    }
+    return [p.parent.parent / p.name if p.parent in plain else p for p in paths]
 
 
 def _below_parts(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:

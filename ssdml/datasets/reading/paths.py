@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
+
 from ssdml.datasets.base import RawItems
-from ssdml.datasets.image_names import as_relative, is_image_name
+from ssdml.datasets.image_names import as_relative, find_images, is_image_name
 from ssdml.datasets.pixels import image_suffixes, is_hidden
 from ssdml.datasets.reading.arrays import label_file, read_npy_folder, read_npy_pair, read_npz
 from ssdml.datasets.reading.columns import Choice
@@ -35,10 +37,10 @@ from ssdml.datasets.reading.samples import holds_images
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import (
     LABEL_NAMES,
-    SPLIT_WORD,
     SPLITS,
     Table,
     folded,
+    mentioned_split,
     names_labels,
 )
 from ssdml.utils.files import (
@@ -56,12 +58,15 @@ NO_DATA = dict.fromkeys(  # names of files beside those of data
 ) | dict.fromkeys(
     (
         *("readme", "license", "licence", "requirements"),
-        *("categories.json", "classes.json", "class_names.json", "dataset_infos.json"),
+        *("data_description", "data_dictionary", "codebook", "notes"),
+        *("categories.json", "classes.json", "class_names.json", "classes.txt", "class_names.txt"),
+        *("dataset_infos.json", "dataset_info.json", "config.json", "package.json"),
     ),
     "no data by its name",
 )
+ANNOTATIONS = "annotations"  # the folder of them, as of COCO
+REMARKS = (".md", ".html", ".xml")  # rather about samples than samples
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
-IN_SPLIT = re.compile(rf"({SPLIT_WORD})(?![a-z])", re.IGNORECASE)
 
 LABELS = re.compile(r"(.*[_\-. ])?(y|labels?|targets?)([_\-. ].*)?", re.IGNORECASE)  # of files
 
@@ -169,11 +174,48 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
         _refuse_copies(folder, [table for _, table in parts])
-        return read_rows(_joined(folder, [(_part(p), t) for p, t in parts]), choice)
+        raw = read_rows(_joined(folder, [(_part(folder, p), t) for p, t in parts]), choice)
+        _tell_unread(raw, folder, [p for p in files if p not in tables])
+        return raw
     arrays = [p for p in arrays if p.suffix.lower() == ".npy"]
     if arrays and not has_images:
         return _read_arrays_of(folder, arrays, choice)
-    return read_image_folder(folder, needs_label=choice.needs_label)
+    raw = read_image_folder(folder, needs_label=choice.needs_label)
+    return _with_labels_of_split(raw, folder, tables, encoding)
+
+
+def _with_labels_of_split(
+    raw: RawItems, folder: Path, tables: Sequence[Path], encoding: str | None
+) -> RawItems:
+    """Label the images of a split without folders of classes from a table there.
+
+    Tiny ImageNet has one for validation; its column of labels holds names of other folders.
+    """
+    labels, names = raw.labels.tolist(), np.asarray(raw.ids).tolist()
+    for path in tables:
+        place = f"{path.parent.name}/"
+        rows = [row for row, name in enumerate(names) if name.startswith(place)]
+        in_split = path.parent.parent == folder and path.parent.name.casefold() in SPLITS
+        if not in_split or any(labels[row] for row in rows):
+            continue
+        table = _table_or_none(path, encoding)
+        column = None if table is None else _column_of_images(table)
+        if table is None or column is None:
+            continue
+        cells = {
+            n: list(map(str, table.columns[n].to_pylist())) for n in table.columns.column_names
+        }
+        found = [n for n, known in cells.items() if {*known} <= {*labels} - {""}]
+        files = find_images(path.parent, [as_relative(path.parent, n) for n in cells[column]])
+        if len(found) == 1 and files is not None:
+            label_of = dict(zip(files, cells[found[0]], strict=True))
+            for row in rows:
+                labels[row] = label_of.get(names[row].removeprefix(place), "")
+            assert raw.summary is not None
+            name = path.relative_to(folder).as_posix()
+            raw.summary.facts["more labels"] = f"column {found[0]!r} of {name}"
+            raw.summary.left_out.pop(name, None)
+    return raw._replace(labels=np.array(labels))
 
 
 def _read_arrays_of(folder: Path, arrays: list[Path], choice: Choice) -> RawItems:
@@ -200,28 +242,41 @@ def _listing(
     for path in tables:
         in_split = path.parent.name.casefold() in SPLITS
         in_split &= table_suffix(path) in (*LISTINGS, ".json")
-        if path.parent != folder and not in_split:
-            continue
-        if (table := _table_or_none(path, encoding)) and (column := _column_of_images(table)):
-            found.setdefault(path.parent, []).append((table, column))
+        if path.parent == folder or in_split:
+            _add_listing(found, path, path.parent, encoding)
+    for path in tables if not found else ():
+        if path.parent == folder / ANNOTATIONS and table_suffix(path) == ".json":
+            _add_listing(found, path, folder, encoding)
     places = [folder] if folder in found else sorted(found)
     parts: list[Part] = []
     for place in places:
         metadata = [one for one in found[place] if one[0].path.stem.lower() == "metadata"]
-        chosen, *others = metadata or found[place]
-        if others:
-            names = " or ".join(table.path.name for table, _ in (chosen, *others))
+        chosen = metadata or found[place]
+        splits = {_part(folder, table.path) for table, _ in chosen}
+        if len(chosen) > 1 and (None in splits or len(splits) < len(chosen)):
+            names = " or ".join(table.path.name for table, _ in chosen)
             raise ValueError(
                 f"{place}: which table names the images, {names}? Pass its path instead of the "
                 "folder's."
             )
-        if choice.needs_label and choice.label is None and _is_of_classes(*chosen):
+        if choice.needs_label and choice.label is None and any(_is_of_classes(*c) for c in chosen):
             return None
-        if place == folder:
-            return chosen[0]
-        table = _with_folder(*chosen, place.relative_to(folder).as_posix())
-        parts.append((_part(table.path), table))
+        for table, column in chosen:
+            inner = "" if place == folder else place.relative_to(folder).as_posix()
+            parts.append((_part(folder, table.path), _with_folder(table, column, inner)))
+    if len(parts) == 1 and folder in found:
+        return parts[0][1]
     return _joined(folder, parts) if parts else None
+
+
+def _add_listing(
+    found: dict[Path, list[tuple[Table, str]]], path: Path, root: Path, encoding: str | None
+) -> None:
+    """Add a table, and its column, if it names images in ``root``."""
+    if (table := _table_or_none(path, encoding)) is not None:
+        table = replace(table, root=root)
+        if column := _column_of_images(table):
+            found.setdefault(root, []).append((table, column))
 
 
 def _table_or_none(path: Path, encoding: str | None) -> Table | None:
@@ -238,7 +293,7 @@ def _column_of_images(table: Table) -> str | None:
     """Return the column that names images beside the table or in folders there."""
     for name in table.columns.column_names:
         first = table.columns[name][0].as_py()
-        if isinstance(first, str | int) and holds_images(name, str(first), table.path.parent):
+        if isinstance(first, str | int) and holds_images(name, str(first), table.folder):
             return name
     return None
 
@@ -248,17 +303,20 @@ def _is_of_classes(table: Table, column: str) -> bool:
     if any(folded(name) in LABEL_NAMES for name in table.columns.column_names):
         return False
     names = map(str, table.columns[column].to_pylist())
-    return len({as_relative(table.path.parent, name).rpartition("/")[0] for name in names}) > 1
+    return len({as_relative(table.folder, name).rpartition("/")[0] for name in names}) > 1
 
 
 def _with_folder(table: Table, column: str, place: str) -> Table:
-    """Write the names of images relative to a folder above the table's."""
+    """Write the names of images relative to a folder above the table's, unless it is the same."""
     import pyarrow as pa
 
+    if not place:
+        return table
     names = table.columns[column].to_pylist()
-    names = [name and f"{place}/{as_relative(table.path.parent, str(name))}" for name in names]
+    names = [name and f"{place}/{as_relative(table.folder, str(name))}" for name in names]
     index = table.columns.column_names.index(column)
-    return replace(table, columns=table.columns.set_column(index, column, pa.array(names)))
+    columns = table.columns.set_column(index, column, pa.array(names))
+    return replace(table, columns=columns, root=None)
 
 
 def _doubt_unlisted(raw: RawItems, n_images: int) -> None:
@@ -286,6 +344,19 @@ def _doubt_unread(
         )
 
 
+def _tell_unread(raw: RawItems, folder: Path, others: Sequence[Path]) -> None:
+    """Tell of files beside tables, and doubt those of formats that may hold rows."""
+    assert raw.summary is not None
+    raw.summary.left_out |= {p.relative_to(folder).as_posix(): "not read" for p in others}
+    odd = [p for p in others if p.suffix.lower() in WAYS_OUT and p.suffix.lower() not in REMARKS]
+    if odd:
+        raw.summary.doubts.append(
+            f"{counted(len(odd), 'file')} not read, such as "
+            f"{odd[0].relative_to(folder).as_posix()!r}; if it holds samples: "
+            f"{WAYS_OUT[odd[0].suffix.lower()]}"
+        )
+
+
 def _with_keys(folder: Path, table: Table) -> Table:
     """Append the columns that pandas and Spark write as folders: label=cat/part-0.parquet."""
     import pyarrow as pa
@@ -299,12 +370,10 @@ def _with_keys(folder: Path, table: Table) -> Table:
     return replace(table, columns=columns)
 
 
-def _part(path: Path) -> str | None:
-    """Return the split that a file's name, or else its folder's, begins with or mentions."""
-    for name in (path.name, path.parent.name):
-        if match := IN_SPLIT.search(name):
-            return SPLITS[match[0].lower()]
-    return None
+def _part(folder: Path, path: Path) -> str | None:
+    """Return the split that a file's name, or else that of its folder below, mentions."""
+    inside = path.parent.name if path.parent != folder else ""
+    return mentioned_split(path.name) or mentioned_split(inside)
 
 
 def _saved_by_hugging_face(folder: Path) -> Table:
@@ -388,8 +457,9 @@ def _joined(folder: Path, parts: list[Part]) -> Table:
     tables, has_splits = [], len({split for split, _ in parts}) > 1
     for split, table in parts:
         columns = table.columns
-        if split is not None and has_splits and "split" not in columns.column_names:
-            columns = columns.append_column("split", pa.array([split] * len(columns)))
+        if has_splits and "split" not in columns.column_names:
+            splits = pa.array([split or "train"] * len(columns))
+            columns = columns.append_column("split", splits)
         tables.append(columns)
     try:
         columns = pa.concat_tables(tables, promote_options="default")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LABEL_NAMES = ("label", "labels", "target", "class", "y", "category", "intent", "species")
 LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
+CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # between words, as in ClassId
 TEXT_NAMES = (
     *("text", "texts", "sentence", "utterance", "document", "content", "comment", "review"),
     *("message", "question", "query", "tweet", "abstract", "description", "body", "title"),
@@ -32,10 +33,15 @@ USUAL_NAMES = {*LABEL_NAMES, *TEXT_NAMES, *ID_NAMES, *SPLIT_NAMES}
 ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 SPLIT_WORD = r"train(ing)?|val(id|idation)?|dev|test(ing)?"  # in longer names
 SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("train", "training", "tra", "trn"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev", "publictest"), "validation"),
-    **dict.fromkeys(("test", "testing", "privatetest"), "test"),
+    **dict.fromkeys(("test", "testing", "tes", "tst", "privatetest"), "test"),
 }
+# The same in names of files, where a word begins: X_train, Xtrain, GunTrain, but not latest.
+IN_SPLIT = re.compile(
+    r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[XxYy]))"
+    rf"((?i:{SPLIT_WORD}|tra|trn|tes|tst))(?![A-Za-z])"
+)
 NO_HEADER = "no header: the columns are called 1, 2, ..."
 MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?", r"\n")
 TRUTH = {"true": "false", "wahr": "falsch", "vrai": "faux", "verdadero": "falso", "vero": "falso"}
@@ -64,6 +70,7 @@ class Table:
     class_names: Mapping[str, list[str]] = field(default_factory=dict)  # of columns of codes
     separator: str | None = None  # of cells that are text
     decimal: str = "."  # of numbers in cells that are text
+    root: Path | None = None  # of the files that cells name, if it is not the folder of the table
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)
@@ -71,7 +78,7 @@ class Table:
     @property
     def folder(self) -> Path:
         """Folder of the files that cells name."""
-        return self.path if self.path.is_dir() else self.path.parent
+        return self.root or (self.path if self.path.is_dir() else self.path.parent)
 
 
 def folded(name: Any) -> str:
@@ -90,10 +97,23 @@ def names_labels(name: str) -> bool:
 
     Examples
     --------
-    >>> names_labels("Label"), names_labels("label_code"), names_labels("width")
+    >>> names_labels("Label"), names_labels("ClassId"), names_labels("width")
     (True, True, False)
     """
-    return folded(name) in LABEL_NAMES or LABEL_WORD.fullmatch(folded(name)) is not None
+    words = folded(CAMEL.sub("_", name))
+    return folded(name) in LABEL_NAMES or LABEL_WORD.fullmatch(words) is not None
+
+
+def mentioned_split(name: str) -> str | None:
+    """Return the split that a name begins with or mentions.
+
+    Examples
+    --------
+    >>> mentioned_split("oos_val"), mentioned_split("Xtest.csv"), mentioned_split("latest")
+    ('validation', 'test', None)
+    """
+    match = IN_SPLIT.search(name)
+    return SPLITS[match[1].lower()] if match else None
 
 
 def is_number(cell: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -10,7 +11,17 @@ from typing import Any
 
 from ssdml.datasets.reading.formats.annotations import annotated
 from ssdml.datasets.reading.formats.delimited import in_utf8, unpacked
-from ssdml.datasets.reading.table import LABEL_NAMES, Table, distinct, find_header, folded, of_cells
+from ssdml.datasets.reading.formats.intents import sentences_of_intents
+from ssdml.datasets.reading.table import (
+    LABEL_NAMES,
+    TEXT_NAMES,
+    Table,
+    distinct,
+    find_header,
+    folded,
+    mentioned_split,
+    of_cells,
+)
 from ssdml.utils.files import check_memory, parse_json
 
 LINES_OF_JSON = (".jsonl", ".ndjson")
@@ -119,6 +130,8 @@ def _parsed(path: Path, text: str, line: int | None = None) -> Any:
 
 def _rows_of(path: Path, content: Any) -> list[Any]:
     """Return the rows of a list of objects, of columns (as of pandas), or of either by a name."""
+    if (sentences := sentences_of_intents(content)) is not None:
+        return sentences
     if isinstance(content, list):
         return content
     given = content.items() if isinstance(content, dict) else ()
@@ -145,8 +158,13 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
                 {"filename": n, "label": names[c] if c in range(len(names)) else c}
                 for n, c in labels.items()
             ]
+    if (splits := _rows_of_splits(path, content)) is not None:
+        return splits
     values = list(content.values())
     filled = _lists_in(content)
+    with_texts = [rows for rows in filled if _have(rows, TEXT_NAMES)]
+    if len(with_texts) == 1 and _have(with_texts[0], LABEL_NAMES):
+        return with_texts[0]  # beside lists of intents, entities and the like
     if len(filled) == 1 and all(isinstance(row, dict) for row in filled[0]):
         return filled[0]  # beside a version and the like
     if len(filled) == 1 and all(isinstance(row, list) and row for row in filled[0]):
@@ -170,6 +188,31 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
             "with pandas: frame.to_json(path, orient='records', lines=True)."
         )
     return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
+
+
+def _rows_of_splits(path: Path, content: dict[str, Any]) -> list[Any] | None:
+    """Return the rows below the names of splits, each with its split; None for other content."""
+    splits = [mentioned_split(name) for name in content]
+    if len(content) < 2 or None in splits:
+        return None
+    found: list[Any] = []
+    for split, value in zip(splits, content.values(), strict=True):
+        if not isinstance(value, list | dict):
+            return None
+        for row in _rows_of(path, value):
+            if isinstance(row, dict):
+                found.append({"split": split} | row)
+            elif isinstance(row, list):
+                found.append([*row, split])
+            else:
+                return None
+    return found
+
+
+def _have(rows: list[Any], names: Sequence[str]) -> bool:
+    """Whether all rows are objects, and the first has a key of such a name."""
+    are_objects = all(isinstance(row, dict) for row in rows)
+    return are_objects and not {*map(folded, rows[0])}.isdisjoint(names)
 
 
 def _of_coco(images: Any, annotations: Any, categories: Any) -> list[dict[str, Any]]:

@@ -24,7 +24,8 @@ from ssdml.utils.files import (
     refuse_damage,
 )
 
-DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".psv")
+OF_UCI = (".data", ".train", ".test", ".tra", ".tes", ".trn", ".tst")
+DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".dat", ".psv", *OF_UCI)
 BINARY = (*PARQUET, *ARROW)
 EXCEL = (".xlsx", ".xlsm")
 TABLE_SUFFIXES = (*DELIMITED, *BINARY, *LINES_OF_JSON, ".json", *EXCEL)

@@ -55,6 +55,21 @@ def test_folders_within_those_of_classes_are_told(tmp_path):
     assert "folders within those of classes are of that class, as in 'cat/2020'" in str(raw.summary)
 
 
+def test_folders_called_images_are_no_classes(tmp_path):
+    names = [f"train/{name}/images/{i}.png" for name in ("n01", "n02") for i in "01"]
+    write_images(tmp_path, [*names, "val/images/1.png", "val/images/2.png"])
+    data = read_dataset(tmp_path, Choice())
+    assert [data.class_names[code] for code in data.y[:4]] == ["n01", "n01", "n02", "n02"]
+    assert (data.y[4:].tolist(), data.test.tolist()) == ([-1, -1], [False] * 4 + [True] * 2)
+    cells = "2.png\tn01\t0\t9\n1.png\tn02\t0\t9\n"  # as in Tiny ImageNet
+    (tmp_path / "val/val_annotations.txt").write_text(cells)
+    data = read_dataset(tmp_path, Choice())
+    assert [data.class_names[code] for code in data.y[4:]] == ["n02", "n01"]
+    assert data.summary.facts["more labels"] == "column '2' of val/val_annotations.txt"
+    write_images(tmp_path / "screens", ["images/1.png", "texts/2.png"])
+    assert read_image_folder(tmp_path / "screens").labels.tolist() == ["images", "texts"]
+
+
 @pytest.mark.parametrize("in_zip", [False, True])
 @pytest.mark.parametrize(
     ("name", "problem"),
@@ -62,6 +77,7 @@ def test_folders_within_those_of_classes_are_told(tmp_path):
         ("labels.csv", "all images in the folder 'images', and 'labels.csv', which"),
         ("annotations.xml", "annotations such as 'annotations.xml', which are not read"),
         ("annotations/default.json", "annotations such as 'annotations/default.json', which are"),
+        ("imagelabels.mat", "annotations such as 'imagelabels.mat', which are not read"),
         ("", None),
     ],
 )
@@ -71,14 +87,9 @@ def test_labels_beside_one_folder_are_not_ignored(tmp_path, name, problem, in_zi
         (tmp_path / "d" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "d" / name).write_text("number,breed\n7,a\n8,b\n")
     path = zipped(tmp_path / "d", tmp_path / "d.zip") if in_zip else tmp_path / "d"
-    if problem:
-        with pytest.raises(ValueError, match=f"must have the labels in .*; got {problem}"):
-            load_dataset(path)
-    else:
-        with pytest.warns(
-            ReadingWarning, match="all images are in the folder 'images', their only"
-        ):
-            load_dataset(path)
+    told = f"must have the labels in .*; got {problem}" if problem else "must contain class/image"
+    with pytest.raises(ValueError, match=told):
+        load_dataset(path)
     data = read_dataset(path, Choice(needs_label=False))
     assert len(data.X) == 2
 

@@ -72,6 +72,62 @@ def test_categories_of_coco_are_labels(tmp_path, place):
         load_dataset(tmp_path)
 
 
+@pytest.mark.parametrize("splits", [["default"], ["train2017", "val2017"]])
+def test_annotations_of_coco_in_a_folder_of_their_own(tmp_path, splits):
+    (tmp_path / "annotations").mkdir()
+    for split in splits:
+        write_images(tmp_path, [f"{split}/{split}{i}.png" for i in range(4)])
+        coco = {
+            "images": [{"id": i, "file_name": f"{split}{i}.png"} for i in range(4)],
+            "annotations": [{"image_id": i, "category_id": i % 2} for i in range(4)],
+            "categories": [{"id": 0, "name": "cat"}, {"id": 1, "name": "dog"}],
+        }
+        path = tmp_path / f"annotations/instances_{split}.json"
+        path.write_text(json.dumps(coco))
+    data = load_dataset(tmp_path)
+    assert data.y.tolist() == [0, 1, 0, 1] * len(splits)
+    np.testing.assert_allclose(data.X[:, 0] * 255, [*range(4)] * len(splits), atol=1e-4)
+    assert data.test is None or data.test.tolist() == [False] * 4 + [True] * 4
+
+
+def test_tables_of_splits_beside_images_are_joined(tmp_path):
+    write_images(tmp_path, [f"images/{i}.png" for i in range(6)])
+    (tmp_path / "train.csv").write_text("id,label\n" + "".join(f"{i},{i % 2}\n" for i in range(4)))
+    (tmp_path / "test.csv").write_text("id\n4\n5\n")
+    data = load_dataset(tmp_path)
+    assert dict(zip(data.ids.tolist(), data.y.tolist(), strict=True)) == {
+        **{f"{i}": i % 2 for i in range(4)},
+        **{"4": -1, "5": -1},
+    }
+    assert data.test.sum() == 2
+    (tmp_path / "meta.csv").write_text("id,label\n1,x\n2,y\n")
+    with pytest.raises(ValueError, match=r"names the images, meta\.csv or test\.csv or train"):
+        load_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names", [["a.data", "a.test"], ["a.tra", "a.tes"], ["latest.csv", "a_val.csv"]]
+)
+def test_tables_without_a_split_in_their_name_are_for_training(tmp_path, names):
+    for k, name in enumerate(names):
+        rows = [f"{i / 7:.3f},{k},{'xy'[i % 2]}\n" for i in range(4)]
+        (tmp_path / name).write_text("".join(rows))
+    (tmp_path / "a.names").write_text("This is about the data.")
+    data = read_dataset(tmp_path, Choice())
+    assert (data.X[:, 1] == data.test).all()
+    assert (data.test.sum(), data.y.tolist()) == (4, [0, 1] * 4)
+    assert data.summary.left_out == {"a.names": "not read"}
+
+
+def test_files_beside_tables_are_told(tmp_path):
+    (tmp_path / "a.csv").write_text("a,label\n0.5,x\n0.25,y\n")
+    for name in ("more.arff", "README.md", "classes.txt"):
+        (tmp_path / name).write_text("x")
+    with pytest.warns(ReadingWarning, match=r"1 file not read, such as 'more\.arff'; if it holds"):
+        data = load_dataset(tmp_path)
+    assert {"more.arff", "README.md", "classes.txt"} <= data.summary.left_out.keys()
+
+
 def test_forms_of_kaggle_are_no_samples(tmp_path):
     for name, target in (("train", "target"), ("test", None), ("sample_submission", "target")):
         rows = [f"{i + len(name)},{i / 7}" + f",{'ab'[i % 2]}" * bool(target) for i in range(9)]

@@ -90,9 +90,9 @@ def test_names_of_images_may_lack_folder_and_suffix(tmp_path, column, form):
 
 def test_several_tables_that_name_images_are_asked_for(tmp_path):
     write_images(tmp_path / "train", 2)
-    for name in ("train.csv", "test.csv"):
+    for name in ("first.csv", "train.csv"):
         (tmp_path / name).write_text("id,label\n0,a\n1,b\n")
-    with pytest.raises(ValueError, match=r"which table names the images, test.csv or train.csv\?"):
+    with pytest.raises(ValueError, match=r"which table names the images, first.csv or train.csv\?"):
         load_dataset(tmp_path)
 
 

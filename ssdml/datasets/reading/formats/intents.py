@@ -1,0 +1,63 @@
+"""Sentences listed under their intents, as programs for chatbots write them in JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+INTENT = ("intent", "tag", "name")  # of an object: the name of the intent
+SENTENCES = ("examples", "patterns", "utterances", "phrases", "trainingPhrases")
+
+
+def sentences_of_intents(content: Any) -> list[dict[str, str]] | None:
+    """Return the sentences of each intent as rows; None for other content.
+
+    Intents are objects in a list, or in an object by their names. A sentence is a text, an object
+    with a text, or a list of its parts called data.
+
+    Examples
+    --------
+    >>> sentences_of_intents({"intents": [{"tag": "pay", "patterns": ["How do I pay?"]}]})
+    [{'text': 'How do I pay?', 'intent': 'pay'}]
+    >>> sentences_of_intents({"pay": [{"data": [{"text": "How do I "}, {"text": "pay?"}]}]})
+    [{'text': 'How do I pay?', 'intent': 'pay'}]
+    """
+    if isinstance(content, dict) and isinstance(content.get("intents"), list | dict):
+        content = content["intents"]
+    if isinstance(content, dict):
+        named = [(name, _sentences_in(intent)) for name, intent in content.items()]
+    elif isinstance(content, list) and all(isinstance(intent, dict) for intent in content):
+        named = [(_name_of(intent), _sentences_in(intent)) for intent in content]
+    else:
+        return None
+    rows = []
+    for name, sentences in named:
+        if not isinstance(name, str) or sentences is None:
+            return None
+        for sentence in sentences:
+            if (text := _text_of(sentence)) is None:
+                return None
+            rows.append({"text": text, "intent": name})
+    return rows or None
+
+
+def _name_of(intent: dict[str, Any]) -> Any:
+    return next((intent[key] for key in INTENT if key in intent), None)
+
+
+def _sentences_in(intent: Any) -> list[Any] | None:
+    """Return the list of sentences in an object, or of objects with their parts; else None."""
+    if isinstance(intent, dict):
+        found = next((intent[key] for key in SENTENCES if key in intent), None)
+        return found if isinstance(found, list) else None
+    if isinstance(intent, list) and all(isinstance(s, dict) and "data" in s for s in intent):
+        return intent
+    return None
+
+
+def _text_of(sentence: Any) -> str | None:
+    if not isinstance(sentence, dict):
+        return sentence if isinstance(sentence, str) else None
+    if isinstance(parts := sentence.get("data"), list):
+        texts = [part["text"] for part in parts if isinstance(part, dict) and "text" in part]
+        return "".join(map(str, texts)) if len(texts) == len(parts) else None
+    return text if isinstance(text := sentence.get("text"), str) else None
