@@ -237,7 +237,7 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
     for name in names:
         is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?", name)
         alike_name = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).casefold()
-        key = float(name) if is_number else " ".join(alike_name.split())
+        key = float(name) if is_number else " ".join(alike_name.split()).rstrip(".")
         alike.setdefault(key, []).append(name)
     pairs = [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]
     if pairs:

@@ -114,6 +114,9 @@ class Cells:
         for name in names:
             lost = commas[name].wrong & ~self.numbers(name).wrong
             if lost.any() and self.kind(name) == "number":
+                if not sure:
+                    row = int(self._may_be_thousands(found).argmax())
+                    self.refuse(found, row, "has a comma before thousands or decimals")
                 self.refuse(
                     name,
                     int(lost.argmax()),

@@ -20,13 +20,13 @@ from ssdml.datasets.reading.table import (
     ANNOTATION,
     ID_NAMES,
     LABEL_NAMES,
-    LABEL_WORD,
     MISSING,
     NO_HEADER,
     SPLIT_NAMES,
     SPLITS,
     TEXT_NAMES,
     folded,
+    names_labels,
 )
 from ssdml.utils.typing import Floats
 
@@ -52,6 +52,13 @@ IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 MANY_LABELS = 20  # of which most are not of one class each
+MOST_CODES = 20  # of classes beside short texts
+# How genes, transcripts and the like are called: names of rows, if samples are in the columns.
+GENES = re.compile(
+    r"(hugo_)?(gene|probe|probe[_ ]?set|transcript|protein|metabolite|otu|asv|taxon|cpg|symbol)"
+    r"([_\-. ]?(id|name|symbol|label))?s?|id_ref"
+)
+GENE = re.compile(r"ENS[A-Z]*[GTP]\d{6,}(\.\d+)?|\w+_at|[NX][MR]_\d+(\.\d+)?|cg\d{8}")
 UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Japanese, Chinese
 WORDS = 3  # of a text, on average
 ASK_LABEL = "Pass --label NAME (label='NAME')."
@@ -171,6 +178,7 @@ class Chooser:
         if roles.label is None:
             roles.label = self._label()
         self._id(index)
+        self._doubt_genes()
         uses = self._uses_of_rows()
         roles.left_out |= dict.fromkeys(uses, "folds, parts or weights")
         choose_samples(self)
@@ -316,7 +324,7 @@ class Chooser:
                 )
             return inside[0] if len(inside) == 1 else named
         free = list(filter(self._varies, free))
-        alike = [n for n in free if LABEL_WORD.fullmatch(folded(n)) and not self._counts(n)]
+        alike = [n for n in free if names_labels(n) and not self._counts(n)]
         if len(alike) == 1:
             return alike[0]
         if not self.choice.needs_label:
@@ -325,9 +333,12 @@ class Chooser:
         texts = [n for n in likely if self.kinds[n] == "text" and not self.has_words(n)]
         numbers = [n for n in likely if self.kinds[n] == "number"]
         integers = [n for n in numbers if _are_whole(self._known(n))]
-        others = {*self.roles.left_out, *filter(self._names_rows, free)}
+        others = {self.roles.split, *self.roles.left_out, *filter(self._names_rows, free)}
         last = next((n for n in reversed(self.names) if n not in others), None)
         partly = [n for n in (*texts, *integers) if self.cells.numbers(n).missing.any()]
+        if texts and any(self.kinds[n] == "text" and self.has_words(n) for n in free):
+            alike += [n for n in integers if self._are_codes(n)]  # of the sentences
+            alike = [*texts, *alike] if alike else []
         label = last if last in texts and len(texts) > 1 else None
         for only in (texts, [] if texts else integers, partly):
             label = only[0] if label is None and len(only) == 1 else label
@@ -354,6 +365,15 @@ class Chooser:
         known = [cell for cell in self.cells.texts(name) if cell and folded(cell) not in MISSING]
         n_classes = len(set(known))
         return n_classes > 1 and (len(known) < MANY_LABELS or 2 * n_classes <= len(known))
+
+    def _are_codes(self, name: str) -> bool:
+        """Whether a column of integers counts a few classes, from 0 or 1."""
+        codes = np.unique(self._known(name))
+        start = codes[0] if len(codes) else -1
+        counts = (
+            start in (0, 1) and len(codes) <= MOST_CODES and codes[-1] == start + len(codes) - 1
+        )
+        return bool(counts) and not self._counts(name)
 
     def _counts(self, name: str) -> bool:
         """Whether a column of numbers has the name of a quantity."""
@@ -443,6 +463,17 @@ class Chooser:
                 roles.left_out[name] = "ids"
                 if name not in keys and self.kinds[name] == "number":
                     self.note_unused(name, IS_ID)
+
+    def _doubt_genes(self) -> None:
+        """Doubt rows that are named as genes are: the samples may be in the columns."""
+        for name in filter(None, (self.roles.id, self.roles.label)):
+            first = list(filter(None, self.cells.texts(name)[:3]))
+            if self.kinds.get(name) == "text" and self.is_distinct(name):
+                if GENES.fullmatch(folded(name)) or all(map(GENE.fullmatch, first)):
+                    self.roles.doubts.append(
+                        f"the rows are named like genes, in column {name!r}; if the samples are in "
+                        "the columns, turn the table and write their labels into a column: frame.T"
+                    )
 
     def _uses_of_rows(self) -> list[str]:
         """Return the columns of numbers that say how rows are used."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 FILE_WORD = re.compile(r".*(path|file|image|img|photo|picture|frame).*")
 ID_WORD = re.compile(r"(.*[_\-. ])?(id|name)")  # of files, if nothing else is there to learn from
 # Of manifests of images: marks of queries and gallery, groups, and boxes of objects.
-BOXES = ("x_1", "x_2", "y_1", "y_2", "xmin", "ymin", "xmax", "ymax")
-MANIFEST = ("is_query", "is_gallery", "category", "sequence", *BOXES)
+MANIFEST = ("is_query", "is_gallery", "category", "sequence")
+BOX = re.compile(r"(.*[_\-. ])?([xy]_[12]|[xy]_?(min|max)|bbox_?[xywh])|.*[_\-. ][xy][12]")
 VECTORS = ("embedding", "embeddings", "vector", "features", "feature")
 FEW_BESIDE = 3  # columns of numbers beside texts or images, which tell less than these
 FEW = 8  # columns of numbers beside texts or images, which may be what was meant
@@ -83,7 +83,9 @@ def choose_samples(chooser: Chooser) -> None:
             f"levels of an index are: {listed(ordered)}; to leave a column out, pass --ignore "
             f"{ordered[0]!r} (ignore=[{ordered[0]!r}])"
         )
-    if roles.text is not None and 0 < len(numbers) <= FEW and not choice.features:
+    are_numbered = sum(name[-1:].isdigit() for name in numbers) > len(numbers) / 2
+    few = len(numbers) <= FEW or not are_numbered  # and no vector in columns of its own
+    if roles.text is not None and numbers and few and not choice.features:
         roles.doubts.append(
             f"the texts in column {roles.text!r} are not used, but the numbers in "
             f"{listed(roles.features)}; to learn from the texts, pass --text {roles.text!r} "
@@ -210,7 +212,8 @@ def _images(chooser: Chooser) -> bool:
     numbers = [
         n
         for n in chooser.free("number")
-        if folded(n) not in MANIFEST and not names_files(n) and chooser.cells.key_reason(n) is None
+        if folded(n) not in MANIFEST and not BOX.fullmatch(folded(n)) and not names_files(n)
+        if chooser.cells.key_reason(n) is None
     ]
     if len(inside) == 1:
         roles.images = inside[0]
@@ -237,7 +240,7 @@ def _images(chooser: Chooser) -> bool:
         roles.left_out.pop(roles.images, None)
         for name in numbers:
             chooser.note_unused(name, f"the images in {roles.images!r} are")
-        boxes = [n for n in chooser.free("number") if folded(n) in BOXES]
+        boxes = [n for n in chooser.free("number") if BOX.fullmatch(folded(n))]
         if boxes:
             chooser.note_unused(boxes[0], "whole images are read")
         roles.left_out |= dict.fromkeys(boxes, "boxes")

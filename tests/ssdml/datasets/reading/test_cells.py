@@ -165,6 +165,13 @@ def test_ambiguous_commas_are_named(tmp_path, text, problem):
         load_dataset(tmp_path / "t.csv")
 
 
+def test_commas_before_thousands_are_named_beside_decimal_points(tmp_path):
+    rows = [f"{i / 7:.2f};{1 + i},{100 + i};{'ab'[i % 2]}\n" for i in range(9)]
+    (tmp_path / "t.csv").write_text("rate;sales;label\n" + "".join(rows))
+    with pytest.raises(ValueError, match="column 'sales': '1,100' has a comma before thousands or"):
+        read_dataset(tmp_path / "t.csv", Choice())
+
+
 @pytest.mark.parametrize("separator", [",", "\t", ";"])
 def test_commas_are_decimal_in_all_columns_if_in_one(tmp_path, separator):
     frame = pd.DataFrame({"a": ["1,500", "900"], "b": ["0,5", "2"], "label": ["x", "y"]})

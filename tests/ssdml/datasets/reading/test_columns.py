@@ -12,6 +12,7 @@ from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.summary import ReadingWarning
 from ssdml.datasets.writing import write_rows
+from tests.images import write_images
 from tests.tables import N, assert_features
 
 
@@ -200,6 +201,38 @@ def test_texts_are_samples_although_ids_name_images(tmp_path):
     assert "--ignore 'text' (ignore=['text'])" in summary.doubts[0]
     ignored = read_dataset(tmp_path / "t.csv", Choice(ignore=("text",)))
     assert "4 images of 4 x 4" in str(ignored.summary)
+
+
+def test_boxes_of_road_signs_are_no_features(tmp_path):
+    write_images(tmp_path, [f"{i}.png" for i in range(4)])
+    header = "Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId\n"
+    rows = [f"{i}.png;{30 + i};40;5;6;{25 + i};33;{i % 2}\n" for i in range(4)]
+    (tmp_path / "t.csv").write_text(header + "".join(rows))
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.item_shape is not None
+    assert data.y.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "is_told"),
+    [("gene", "g{}", True), ("", "ENSG{:011}", True), ("probe", "{}_at", True), ("", "r{}", False)],
+)
+def test_rows_named_like_genes_are_doubted(read, frame, name, form, is_told):
+    named = frame.set_index(pd.Index([form.format(i) for i in range(N)], name=name or None))
+    data = read(named)
+    assert ("the rows are named like genes, in column" in str(data.summary)) == is_told
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["e0", "e1"]])
+def test_texts_beside_numbers_without_numbered_names_are_told(tmp_path, rng, names):
+    columns = {f"{names[0]}{'x' * j}{names[1][1:]}": rng.normal(size=N) for j in range(9)}
+    texts = [f"a text about number {i}" for i in range(N)]
+    table = pd.DataFrame(columns).assign(text=texts, label=["x", "y"] * (N // 2))
+    table.to_csv(tmp_path / "t.csv", index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.X.shape == (N, 9)
+    told = "the texts in column 'text' are not used, but the numbers"
+    assert (told in str(data.summary)) == (names[0] == "a")
 
 
 def test_boxes_and_sizes_beside_images_are_no_features(tmp_path):

@@ -75,6 +75,16 @@ def test_columns_with_empty_cells_are_rather_the_labels(read, frame):
         read(codes)
 
 
+def test_codes_and_names_beside_sentences_are_asked_for(tmp_path):
+    rows = [f"{['gj', 'bc'][i % 2]}\t{i % 3 % 2}\t\tthey rode the breeze {i}\n" for i in range(9)]
+    (tmp_path / "t.tsv").write_text("".join(rows))  # as of CoLA
+    with pytest.raises(ValueError, match="which column holds the labels, '1' or '2'"):
+        read_dataset(tmp_path / "t.tsv", Choice())
+    data = read_dataset(tmp_path / "t.tsv", Choice(label="2"))
+    assert data.texts[3] == "they rode the breeze 3"
+    assert data.y.tolist() == [0, 1, 0] * 3
+
+
 def test_quantities_of_classes_are_no_labels(read, frame):
     sizes = np.random.default_rng(0).integers(20, 30, N)
     frame = frame.rename(columns={"label": "grade"}).assign(class_size=sizes)
