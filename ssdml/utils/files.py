@@ -459,7 +459,7 @@ def read_npz(path: Path, names: Iterable[str] | None = None, advice: str = "") -
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON; raise ValueError if it is damaged, nested too deeply or not in UTF-8.
+    """Parse JSON; raise ValueError if it is damaged or nested too deeply, or a key occurs again.
 
     Examples
     --------
@@ -468,6 +468,16 @@ def parse_json(text: str | bytes) -> Any:
     ValueError: it is nested too deeply
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_once)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of JSON; raise ValueError if it has a key twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        again = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"an object has the key {again!r} twice")
+    return found

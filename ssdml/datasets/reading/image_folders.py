@@ -397,9 +397,11 @@ def _doubts_of_parts(labels: Sequence[str]) -> Iterator[str]:
     """Doubt a class called test or the like; train is one of vehicles."""
     classes = {*labels} - {""}
     named = sorted(c for c in classes if _are_parts([c]))
+    if not named and len(classes) < 4:
+        named = sorted(c for c in classes if _part_of(c) and " " not in c)
     if named and (named != ["train"] or len(classes) < 3):
         yield (
-            f"{named[0]!r} counts as a class; if it holds the {SPLITS[named[0].casefold()]} "
+            f"{named[0]!r} counts as a class; if it holds the {_part_of(named[0])} "
             "images, put all folders of classes into train, and its images into test/class"
         )
 
@@ -466,6 +468,8 @@ def _without_plain(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
         for above, (name, *others) in folders.items()
         if name.casefold() in PLAIN and not others and above / name not in folders
     }
+    if {path.parent for path in paths} == plain and len(plain) == 1:
+        return [PurePosixPath(path.name) for path in paths]
     return [p.parent.parent / p.name if p.parent in plain else p for p in paths]
 
 

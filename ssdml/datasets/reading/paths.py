@@ -24,6 +24,7 @@ from ssdml.datasets.reading.formats.tables import (
     read_table,
     read_zipped_table,
     table_suffix,
+    why_no_data,
 )
 from ssdml.datasets.reading.image_folders import (
     LISTINGS,
@@ -52,18 +53,6 @@ from ssdml.utils.files import (
     read_regular,
 )
 
-NO_DATA = dict.fromkeys(  # names of files beside those of data
-    ("sample_submission", "samplesubmission", "gender_submission", "submission_format"),
-    "a form for predictions",
-) | dict.fromkeys(
-    (
-        *("readme", "license", "licence", "requirements"),
-        *("data_description", "data_dictionary", "codebook", "notes"),
-        *("categories.json", "classes.json", "class_names.json", "classes.txt", "class_names.txt"),
-        *("dataset_infos.json", "dataset_info.json", "config.json", "package.json"),
-    ),
-    "no data by its name",
-)
 ANNOTATIONS = "annotations"  # the folder of them, as of COCO
 REMARKS = (".md", ".html", ".xml")  # rather about samples than samples
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
@@ -133,11 +122,7 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
         )
     visible = (p for p in found if not is_hidden(p.relative_to(folder).as_posix()))
     files = [p for p in visible if p.is_file()]
-    reasons = (
-        (p, NO_DATA.get(p.stem.lower()) or NO_DATA.get(p.name.lower()))
-        for p in files
-        if table_suffix(p)
-    )
+    reasons = ((p, why_no_data(p.name)) for p in files if table_suffix(p))
     others = {p: reason for p, reason in reasons if reason}
     n_usable = sum(bool(table_suffix(p)) or is_image_name(p.name) for p in files)
     if 0 < len(others) < n_usable:
@@ -174,6 +159,8 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
         _refuse_copies(folder, [table for _, table in parts])
+        if choice.needs_label and choice.label is None:
+            _refuse_classes(folder, [table for _, table in parts])
         raw = read_rows(_joined(folder, [(_part(folder, p), t) for p, t in parts]), choice)
         _tell_unread(raw, folder, [p for p in files if p not in tables])
         return raw
@@ -386,6 +373,11 @@ def _saved_by_hugging_face(folder: Path) -> Table:
     parts: list[Part] = []
     for name, place in places:
         files = _names(place / "state.json", "_data_files", "filename")
+        if _described(place / "state.json").get("_indices_data_files"):
+            raise ValueError(
+                f"{place}: must hold all rows in order; its state.json names indices of some. Save "
+                "dataset.flatten_indices()."
+            )
         check_inside(place, files)
         info = place / "dataset_info.json"
         names = class_names(_described(info)) if info.is_file() else {}
@@ -422,6 +414,20 @@ def _refuse_copies(folder: Path, tables: list[Table]) -> None:
             raise ValueError(
                 f"{folder}: its tables must differ; {table.path} and {copy.path} have the same "
                 "rows. Name one file, or remove the copy."
+            )
+
+
+def _refuse_classes(folder: Path, tables: list[Table]) -> None:
+    """Raise ValueError if tables without labels are in several folders, which may be classes."""
+    places = sorted({t.path.parent for t in tables} - {folder})
+    named = (name for table in tables for name in table.columns.column_names)
+    if len(places) > 1 and not any(map(names_labels, named)):
+        if None in (mentioned_split(place.name) for place in places):
+            raise ValueError(
+                f"{folder}: which column holds the labels? None is called label, and the tables "
+                f"are in {listed([place.name for place in places])}. If these are classes, write "
+                "them into a column: frame['label'] = folder; else pass --label NAME "
+                "(label='NAME')."
             )
 
 
@@ -462,7 +468,7 @@ def _joined(folder: Path, parts: list[Part]) -> Table:
             columns = columns.append_column("split", splits)
         tables.append(columns)
     try:
-        columns = pa.concat_tables(tables, promote_options="default")
+        columns = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise ValueError(
             f"{folder}: its tables must have the same columns ({error}). Name one file."

@@ -185,8 +185,12 @@ def _labels(cells: Cells, roles: Roles, summary: Summary) -> Array:
     given, were_lists = _single(cells, roles.label, given)
     names = cells.table.class_names.get(roles.label)
     if names and not is_text(column):
-        codes = [label if isinstance(label, int) else -1 for label in given]
-        return _strings(cells, [names[c] if 0 <= c < len(names) else "" for c in codes])
+        known = {None, -1, *range(len(names))}
+        odd = next((row for row, label in enumerate(given) if label not in known), None)
+        if odd is not None:
+            problem = f"must be from 0 to {len(names) - 1}, of {listed(names)}, or -1 for no label"
+            cells.refuse(roles.label, odd, problem, "Correct the file.")
+        return _strings(cells, ["" if c in (None, -1) else names[int(c)] for c in given])
     if is_text(column) or were_lists:
         labels = ["" if label is None else str(label).strip() for label in given]
         pairs = zip(labels, given, strict=True)

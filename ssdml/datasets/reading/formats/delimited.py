@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from ssdml.datasets.image_names import is_image_name
 from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number, of_cells
 from ssdml.utils.files import (
     WAYS_OUT,
@@ -52,7 +53,7 @@ DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTIL
 FOREIGN = (  # texts that are no tables, with the suffixes of their formats
     (
         re.compile(
-            rb"(?:[-+.\de]+ *[\r\n]+){,9}"  # samples of zeros alone
+            rb"(?:#[^\n]*\n)*(?:[-+.\de]+ *[\r\n]+){,9}"  # remarks, and samples of zeros alone
             rb"[-+.,\de]+(?: +qid:\d+)?(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]"
         ),
         "pairs index:value, as svmlight writes",
@@ -343,7 +344,10 @@ def _above(row: Sequence[str], n_columns: int) -> str:
 
 
 def _is_matrix(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether all rows but remarks and one header have equally many cells, mostly numbers."""
+    """Whether all rows but remarks and one header have equally many cells, mostly numbers.
+
+    Or the first cell of each is the name of an image.
+    """
     rows = [row for row in rows if row and not row[0].startswith(REMARK)]
     if len(rows) < 2:
         return False
@@ -351,8 +355,10 @@ def _is_matrix(rows: Sequence[Sequence[str]]) -> bool:
     if len(rows[0]) == 1 and not is_number(rows[0][0]):  # the name of a column of vectors
         return False
     cells = [cell for row in rows[1:] for cell in row]
-    n_numbers = sum(map(is_number, cells))
-    return length > 1 and n_rows >= len(rows) - 1 and 2 * n_numbers >= len(cells)
+    are_numbers = 2 * sum(map(is_number, cells)) >= len(cells)
+    if length < 2 or n_rows < len(rows) - 1:
+        return False
+    return are_numbers or all(is_image_name(row[0]) for row in rows[1:])
 
 
 def _words(line: str) -> list[str]:

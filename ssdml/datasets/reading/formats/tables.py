@@ -24,11 +24,23 @@ from ssdml.utils.files import (
     refuse_damage,
 )
 
-OF_UCI = (".data", ".train", ".test", ".tra", ".tes", ".trn", ".tst")
-DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".dat", ".psv", *OF_UCI)
+OF_SPLITS = (".train", ".test", ".valid", ".val", ".dev", ".tra", ".tes", ".trn", ".tst")
+DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".psv", *OF_SPLITS)
 BINARY = (*PARQUET, *ARROW)
 EXCEL = (".xlsx", ".xlsm")
 TABLE_SUFFIXES = (*DELIMITED, *BINARY, *LINES_OF_JSON, ".json", *EXCEL)
+NO_DATA = dict.fromkeys(  # names of files beside those of data
+    ("sample_submission", "samplesubmission", "gender_submission", "submission_format"),
+    "a form for predictions",
+) | dict.fromkeys(
+    (
+        *("readme", "license", "licence", "requirements"),
+        *("data_description", "data_dictionary", "codebook", "notes"),
+        *("categories.json", "classes.json", "class_names.json", "classes.txt", "class_names.txt"),
+        *("dataset_infos.json", "dataset_info.json", "config.json", "package.json"),
+    ),
+    "no data by its name",
+)
 
 
 def table_suffix(path: Path) -> str | None:
@@ -43,6 +55,17 @@ def table_suffix(path: Path) -> str | None:
     if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
     return suffixes[-1] if suffixes and suffixes[-1] in TABLE_SUFFIXES else None
+
+
+def why_no_data(name: str) -> str | None:
+    """Tell why a table is none of samples, by its file's name; None for others.
+
+    Examples
+    --------
+    >>> why_no_data("sample_submission.csv"), why_no_data("train.csv")
+    ('a form for predictions', None)
+    """
+    return NO_DATA.get(PurePosixPath(name).stem.lower()) or NO_DATA.get(name.lower())
 
 
 def read_table(path: Path, *, encoding: str | None = None, on_disk: int | None = None) -> Table:
@@ -96,6 +119,9 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
         infos = {i.filename: i for i in archive.infolist() if not is_hidden(i.filename)}
         has_images = any(Path(name).suffix.lower() in image_suffixes() for name in infos)
         tables = [] if has_images else [name for name in infos if table_suffix(Path(name))]
+        others = [name for name in tables if why_no_data(PurePosixPath(name).name)]
+        if len(others) < len(tables):
+            tables = [name for name in tables if name not in others]
         if len(tables) > 1:
             raise ValueError(f"it holds several tables, {listed(tables)}")
         if not tables:
@@ -112,4 +138,5 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
             table = read_table(inside, encoding=encoding, on_disk=on_disk)
         except (ValueError, ImportError) as error:
             raise type(error)(str(error).replace(str(inside), f"{path}: {name}")) from error
-    return replace(table, path=path, notes=(f"{name} in the zip file", *table.notes))
+    unread = [f"not read: {listed(others)}"] if name not in others and others else []
+    return replace(table, path=path, notes=(f"{name} in the zip file", *unread, *table.notes))

@@ -68,6 +68,9 @@ def test_folders_called_images_are_no_classes(tmp_path):
     assert data.summary.facts["more labels"] == "column '2' of val/val_annotations.txt"
     write_images(tmp_path / "screens", ["images/1.png", "texts/2.png"])
     assert read_image_folder(tmp_path / "screens").labels.tolist() == ["images", "texts"]
+    write_images(tmp_path / "planes", ["data/images/1.png"])
+    with pytest.raises(ValueError, match="must contain class/image files"):
+        read_image_folder(tmp_path / "planes")
 
 
 @pytest.mark.parametrize("in_zip", [False, True])
@@ -494,6 +497,7 @@ def test_folders_of_parts_without_classes_are_no_classes(tmp_path):
         (["train/1.png", "holdout/1.png"], "'train' counts as a class"),
         (["train/1.png", "bus/1.png", "car/1.png"], None),
         (["bullet train/1.png", "steam train/1.png"], None),
+        (["bounding_box_train/1.png", "query/1.png"], "'bounding_box_train' counts as a class"),
         (["images/1.png", "masks/1.png"], "1 image such as masks/1.png may be masks"),
         (["images/1.png", "masks/2.png"], None),
         (["cat/1.png", "dog/1.png", "dog/1.png_large"], "1 file beside images not read, such as"),

@@ -8,7 +8,10 @@ import pickle
 from functools import partial
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
@@ -106,7 +109,8 @@ def test_tables_of_splits_beside_images_are_joined(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", [["a.data", "a.test"], ["a.tra", "a.tes"], ["latest.csv", "a_val.csv"]]
+    "names",
+    [["a.data", "a.test"], ["a.tra", "a.tes"], ["a.train", "a.valid"], ["latest.csv", "a_val.csv"]],
 )
 def test_tables_without_a_split_in_their_name_are_for_training(tmp_path, names):
     for k, name in enumerate(names):
@@ -117,6 +121,35 @@ def test_tables_without_a_split_in_their_name_are_for_training(tmp_path, names):
     assert (data.X[:, 1] == data.test).all()
     assert (data.test.sum(), data.y.tolist()) == (4, [0, 1] * 4)
     assert data.summary.left_out == {"a.names": "not read"}
+
+
+def test_tables_in_folders_of_classes_are_asked_for(tmp_path):
+    for place in ("run/1.csv", "run/2.csv", "walk/1.csv"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        rows = [f"{len(place)}.{i},{i % 3}\n" for i in range(9)]
+        (tmp_path / place).write_text(f"speed,step\n0.5,{place[-5]}\n" + "".join(rows))
+    with pytest.raises(ValueError, match=r"tables are in run, walk\. If these are classes, write"):
+        read_path(tmp_path)
+    assert read_path(tmp_path, Choice(label="step")).items.shape == (30, 1)
+
+
+def test_tables_of_several_types_of_numbers_are_joined(tmp_path):
+    pd.DataFrame({"a": [1, 2], "label": ["x", "y"]}).to_parquet(tmp_path / "train.parquet")
+    table = pa.table({"a": [0.5], "label": pa.array(["x"], pa.large_string())})
+    parquet.write_table(table, tmp_path / "test.parquet")
+    data = read_dataset(tmp_path, Choice())
+    assert (data.X[:, 0].tolist(), data.y.tolist()) == ([0.5, 1, 2], [0, 0, 1])
+
+
+def test_rows_that_hugging_face_selects_by_indices_are_refused(tmp_path):
+    state = {"_data_files": [{"filename": "data.arrow"}]}
+    pd.DataFrame({"a": [1.5, 2], "label": ["x", "y"]}).to_feather(tmp_path / "data.arrow")
+    (tmp_path / "state.json").write_text(json.dumps(state | {"_indices_data_files": None}))
+    assert len(read_path(tmp_path).labels) == 2
+    state["_indices_data_files"] = [{"filename": "indices.arrow"}]
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    with pytest.raises(ValueError, match=r"names indices of some\. Save dataset\.flatten_indices"):
+        read_path(tmp_path)
 
 
 def test_files_beside_tables_are_told(tmp_path):
@@ -263,16 +296,17 @@ def test_formats_of_others_have_a_way_out(tmp_path, suffix):
         read_path(tmp_path / f"t{suffix}")
 
 
+@pytest.mark.parametrize("labels", ["01", "xy"])
 @pytest.mark.parametrize("name", ["list.txt", "list.csv"])
-def test_images_are_named_in_a_column_of_any_name(tmp_path, name):
+def test_images_are_named_in_a_column_of_any_name(tmp_path, name, labels):
     write_images(tmp_path, [f"images/{i}.png" for i in range(4)])
     separator = " " if name == "list.txt" else ","
-    lines = [f"images/{i}.png{separator}{i % 2}\n" for i in range(4)]
+    lines = [f"images/{i}.png{separator}{labels[i % 2]}\n" for i in range(4)]
     (tmp_path / name).write_text("".join(lines))
     for path in (tmp_path, tmp_path / name):
         raw = read_path(path)
         assert raw.ids.tolist() == [f"images/{i}.png" for i in range(4)]
-        assert list(map(int, raw.labels)) == [0, 1] * 2
+        assert list(map(str, raw.labels)) == [*labels] * 2
         assert raw.items.ndim == 3
 
 

@@ -459,7 +459,7 @@ def test_lines_of_fasttext(tmp_path, blank):
         read_delimited(path)
 
 
-@pytest.mark.parametrize("first", ["", "-1 \n", "0,3 1:0.5\n", "2 qid:1 1:0.5\n"])
+@pytest.mark.parametrize("first", ["", "# a remark\n", "-1 \n", "0,3 1:0.5\n", "2 qid:1 1:0.5\n"])
 def test_svmlight_is_named(tmp_path, first):
     (tmp_path / "t.txt").write_text(f"{first}+1 1:0.5 7:1e-3\n-1 2:0.25\n")
     with pytest.raises(ValueError, match=r"pairs index:value, as svmlight writes\. Load it"):

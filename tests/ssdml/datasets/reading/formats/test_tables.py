@@ -120,6 +120,18 @@ def test_class_names_of_hugging_face_are_known(tmp_path):
     assert read_table(path).class_names == {}
 
 
+def test_codes_beyond_the_names_of_classes_are_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    info = {"info": {"features": {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}}}}
+    columns = pa.table({"a": [1.5, 2, 3, 4], "label": [1, None, -1, 2]})
+    columns = columns.replace_schema_metadata({"huggingface": json.dumps(info)})
+    parquet.write_table(columns.slice(0, 3), path)
+    assert read_dataset(path, Choice()).y.tolist() == [0, -1, -1]
+    parquet.write_table(columns, path)
+    with pytest.raises(ValueError, match=r"row 3, column 'label': '2' must be from 0 to 1, of no"):
+        read_dataset(path, Choice())
+
+
 def test_json_lines_need_not_have_all_columns(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text('{"a": 1}\n\n{"b": "x", "a": 2.5}\n', encoding="utf-8")
@@ -158,6 +170,7 @@ def test_values_of_two_types_become_text_unless_they_merge(tmp_path):
             "row 0: must be an object of columns and values",
         ),
         ("t.json", '{"a": [1], "b": [1, 2]}', "must be a list of objects, or an object of columns"),
+        ("t.jsonl", '{"a": 1}\n{"a": 1, "a": 2}', "line 2: .* an object has the key 'a' twice"),
         ("t.parquet", "PAR1", r"t\.parquet: cannot be read"),
         ("t.feather", "PAR1", r"t\.feather: cannot be read"),
         ("t.arrow", "ARROW1", r"t\.arrow: cannot be read"),
@@ -448,10 +461,11 @@ def test_a_table_in_a_zip_file_is_read(tmp_path, name):
         archive.write(tmp_path / name, f"data/{name}")
         archive.writestr(f"__MACOSX/data/._{name}", "x")
         archive.writestr("data/README.md", "x")
+        archive.writestr("data/readme.txt", "x")
     data = load_dataset(path)
     np.testing.assert_array_equal(data.X, [[1.5], [2], [-3]])
     assert data.class_names == ("x", "z")
-    assert f"data/{name} in the zip file" in str(data.summary)
+    assert f"data/{name} in the zip file; not read: data/readme.txt" in str(data.summary)
 
 
 def test_wrong_tables_in_a_zip_file_are_named(tmp_path):
