@@ -113,7 +113,7 @@ class Cells:
         commas = {name: _numbers_of_text(self._columns[name], comma=True) for name in names}
         for name in names:
             lost = commas[name].wrong & ~self.numbers(name).wrong
-            if lost.any() and self.kind(name) == "number":
+            if lost.any() and folded(name) not in LABEL_NAMES and self.kind(name) == "number":
                 if not sure:
                     row = int(self._may_be_thousands(found).argmax())
                     self.refuse(found, row, "has a comma before thousands or decimals")

@@ -42,6 +42,7 @@ QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|r
 # How rows are used: folds, parts and weights of a training.
 FOLDS = re.compile(
     r"((cv|k|data|inner|outer|train|test)[_\-]?)?folds?([_\-]?(no|nr|num|number|index))?"
+    r"|(data[_\-]?)?(split|partition)"
 )
 PARTS = re.compile(r"(is|in)[_\-]?(train|training|test|val|validation|holdout)([_\-]?set)?")
 WEIGHTS = re.compile(r"(sample|instance|row|example)_weights?")
@@ -336,7 +337,8 @@ class Chooser:
         others = {self.roles.split, *self.roles.left_out, *filter(self._names_rows, free)}
         last = next((n for n in reversed(self.names) if n not in others), None)
         partly = [n for n in (*texts, *integers) if self.cells.numbers(n).missing.any()]
-        if texts and any(self.kinds[n] == "text" and self.has_words(n) for n in free):
+        sentences = [self.roles.text, *(n for n in free if self.kinds[n] == "text")]
+        if texts and any(n is not None and self.has_words(n) for n in sentences):
             alike += [n for n in integers if self._are_codes(n)]  # of the sentences
             alike = [*texts, *alike] if alike else []
         label = last if last in texts and len(texts) > 1 else None

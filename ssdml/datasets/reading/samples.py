@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ssdml.datasets.reading.columns import Chooser
 
 FILE_WORD = re.compile(r".*(path|file|image|img|photo|picture|frame).*")
-ID_WORD = re.compile(r"(.*[_\-. ])?(id|name)")  # of files, if nothing else is there to learn from
+ID_WORD = re.compile(
+    r"(.*[_\-. ])?(id|name)([_\-. ]?code)?"
+)  # of files, if nothing else is there to learn from
 # Of manifests of images: marks of queries and gallery, groups, and boxes of objects.
 MANIFEST = ("is_query", "is_gallery", "category", "sequence")
 BOX = re.compile(r"(.*[_\-. ])?([xy]_[12]|[xy]_?(min|max)|bbox_?[xywh])|.*[_\-. ][xy][12]")
@@ -295,9 +297,10 @@ def _are_texts(chooser: Chooser) -> bool:
 
 def _texts(chooser: Chooser) -> None:
     roles = chooser.roles
+    wordy = [n for n in chooser.free("text") if chooser.has_words(n)]
+    if wordy and roles.text and not chooser.choice.text and not chooser.has_words(roles.text):
+        wordy, roles.text = [roles.text, *wordy], None
     if roles.text is None:
-        free = chooser.free("text")
-        wordy = [n for n in free if chooser.has_words(n)]
         if not wordy:
             held = [n for n in chooser.names if n not in (roles.label, roles.split)]
             cells = {n: chooser.cells.first(n) for n in held}

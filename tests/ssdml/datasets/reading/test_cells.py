@@ -130,6 +130,14 @@ def test_decimal_commas_are_read(tmp_path, frame, separator):
     assert "decimal commas" in str(data.summary)
 
 
+def test_decimal_points_of_labels_stay_beside_decimal_commas(tmp_path):
+    rows = [f"{i},5;{1 + i % 2}.5\n" for i in range(6)]
+    (tmp_path / "t.csv").write_text("a;label\n" + "".join(rows))
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert (data.class_names, data.y.tolist()) == (("1.5", "2.5"), [0, 1] * 3)
+    assert data.X[:, 0].tolist() == [i + 0.5 for i in range(6)]
+
+
 def test_decimal_commas_of_labels_are_no_features(tmp_path, frame):
     frame = frame.assign(label=["1,5", "2,5"] * (N // 2))
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -147,7 +147,7 @@ def test_ids_are_known_by_name(read, frame, name, rng):
 
 
 @pytest.mark.parametrize(
-    "name", ["fold", "kfold", "CV_fold", "is_test", "in_train", "sample_weight"]
+    "name", ["fold", "kfold", "CV_fold", "is_test", "in_train", "sample_weight", "partition"]
 )
 def test_folds_parts_and_weights_are_left_out_with_a_doubt(read, frame, name, rng):
     data = read(frame.assign(**{name: rng.permutation(N) % 2}))

@@ -45,6 +45,17 @@ def test_texts_beside_many_features_are_for_display(tmp_path, rng):
     assert data.texts[3] == "text 3"
 
 
+def test_a_single_word_is_no_text_beside_sentences(tmp_path):
+    rows = [
+        f"I broke my toe {i},it got {i} big,{'ca' if i % 3 else 'ef'},{i % 2}\n" for i in range(9)
+    ]
+    (tmp_path / "t.csv").write_text("premise,choice,question,label\n" + "".join(rows))
+    with pytest.raises(
+        ValueError, match=r"which texts are the samples\? Columns question, premise"
+    ):
+        read_dataset(tmp_path / "t.csv", Choice())
+
+
 def test_missing_text_is_named(read, frame):
     texts = ["one two", None, "three"] + ["four"] * (N - 3)
     with pytest.raises(ValueError, match=r"(row 1|line [23]), column 'text': .* must be a text"):
