@@ -14,7 +14,7 @@ import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.formats.delimited import ONE_COLUMN
-from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples
+from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples, holds_images
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.reading.table import (
     ANNOTATION,
@@ -337,9 +337,8 @@ class Chooser:
         others = {self.roles.split, *self.roles.left_out, *filter(self._names_rows, free)}
         last = next((n for n in reversed(self.names) if n not in others), None)
         partly = [n for n in (*texts, *integers) if self.cells.numbers(n).missing.any()]
-        sentences = [self.roles.text, *(n for n in free if self.kinds[n] == "text")]
-        if texts and any(n is not None and self.has_words(n) for n in sentences):
-            alike += [n for n in integers if self._are_codes(n)]  # of the sentences
+        if texts and self._has_texts_or_images():  # so that codes are no features
+            alike += [n for n in integers if self._are_codes(n)]
             alike = [*texts, *alike] if alike else []
         label = last if last in texts and len(texts) > 1 else None
         for only in (texts, [] if texts else integers, partly):
@@ -367,6 +366,14 @@ class Chooser:
         known = [cell for cell in self.cells.texts(name) if cell and folded(cell) not in MISSING]
         n_classes = len(set(known))
         return n_classes > 1 and (len(known) < MANY_LABELS or 2 * n_classes <= len(known))
+
+    def _has_texts_or_images(self) -> bool:
+        """Whether a column holds texts of several words, or names images."""
+        if any(kind == "text" and self.has_words(n) for n, kind in self.kinds.items()):
+            return True
+        names = [n for n, kind in self.kinds.items() if kind in ("text", "number")]
+        folder = self.cells.table.folder
+        return any(holds_images(n, self.cells.first(n), folder) for n in names)
 
     def _are_codes(self, name: str) -> bool:
         """Whether a column of integers counts a few classes, from 0 or 1."""

@@ -222,20 +222,16 @@ def _images(chooser: Chooser) -> bool:
     elif len(numbers) <= FEW:
         with_others = bool(numbers) or _are_texts(chooser)
         sure = [n for n in named if not with_others or _names_files_alone(chooser, n)]
-        roles.images = next(iter(sure), None)
-        if roles.images is None and not numbers:
-            roles.doubts.append(
-                f"the images in column {named[0]!r} are not used, but the texts in "
-                f"{roles.text!r}; to learn from the images, ignore the texts: "
-                f"--ignore {roles.text!r} (ignore=[{roles.text!r}])"
-            )
-    if roles.images is not None and not inside and len(numbers) > FEW_BESIDE:
-        roles.doubts.append(
-            f"the images in column {roles.images!r} are not used, but the numbers in "
-            f"{listed(numbers)}; to learn from the images, ignore the numbers: --ignore A,B "
-            "(ignore=['A', 'B'])"
-        )
-        roles.images = None
+        if sure and len(numbers) <= FEW_BESIDE:
+            roles.images = sure[0]
+        elif named:
+            used = f"the texts in {roles.text!r}; to learn from the images, ignore the texts: "
+            used += f"--ignore {roles.text!r} (ignore=[{roles.text!r}])"
+            if numbers:
+                used = f"the numbers in {listed(numbers)}; to learn from the images, ignore the "
+                used += "numbers: --ignore A,B (ignore=['A', 'B'])"
+            name = [*sure, *named][0]
+            roles.doubts.append(f"the images in column {name!r} are not used, but {used}")
     if roles.images is not None and not inside:
         _ask_which_images(chooser, named)
     if roles.images is not None:

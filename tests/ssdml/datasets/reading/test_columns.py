@@ -188,7 +188,10 @@ def test_images_are_rather_samples_than_few_numbers(tmp_path, rng, n_numbers):
     assert ("as the images in 'image_id' are" in summary) == (n_numbers <= 3)
     assert ("the images in column 'image_id' are not used" in summary) == (n_numbers == 4)
     frame.rename(columns={"image_id": "id"}).to_csv(tmp_path / "t.csv", index=False)
-    assert load_dataset(tmp_path / "t.csv").columns == tuple(numbers)  # images of the same ids
+    data = read_dataset(tmp_path / "t.csv", Choice())  # images of the same ids
+    assert data.columns == tuple(numbers)
+    told = "the images in column 'id' are not used, but the numbers"
+    assert (told in str(data.summary)) == (n_numbers <= 4)
 
 
 def test_texts_are_samples_although_ids_name_images(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
+from tests.images import write_images
 from tests.tables import N, assert_features
 
 
@@ -83,6 +84,14 @@ def test_codes_and_names_beside_sentences_are_asked_for(tmp_path):
     data = read_dataset(tmp_path / "t.tsv", Choice(label="2"))
     assert data.texts[3] == "they rode the breeze 3"
     assert data.y.tolist() == [0, 1, 0] * 3
+
+
+def test_codes_and_names_beside_images_are_asked_for(tmp_path):
+    write_images(tmp_path, [f"{i}.png" for i in range(6)])
+    rows = [f"{i},{'LR'[i % 2]},{i % 3}\n" for i in range(6)]
+    (tmp_path / "t.csv").write_text("file,view,breed\n" + "".join(rows))
+    with pytest.raises(ValueError, match="which column holds the labels, 'view' or 'breed'"):
+        read_dataset(tmp_path / "t.csv", Choice())
 
 
 def test_quantities_of_classes_are_no_labels(read, frame):
