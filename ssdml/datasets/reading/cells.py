@@ -438,7 +438,9 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
                 for chunk in column.chunks
             )
             return pa.chunked_array(texts, pa.large_string())
-    return column.cast(pa.large_string() if pa.types.is_string_view(kind) else kind)
+    kind = pa.large_string() if pa.types.is_string_view(kind) else kind
+    # Arrow damages structs with null children if it casts them, even to their own type.
+    return column if kind == column.type else column.cast(kind)
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:

@@ -51,14 +51,22 @@ def read_json(path: Path, on_disk: int, *, by_line: bool, encoding: str | None =
         rows = _rows_of(path, parsed)
         doubts = _doubts_of_columns(parsed, len(rows))
         numbers = list(range(len(rows)))
-    rows = list(map(annotated, rows))
+
+    def place(row: int) -> str:
+        return f"{'line' if by_line else 'row'} {numbers[row]}"
+
+    for number, row in enumerate(rows):
+        try:
+            rows[number] = annotated(row)
+        except (AttributeError, TypeError) as error:
+            raise ValueError(
+                f"{path}, {place(number)}: must be what an annotation tool writes ({error}). "
+                "Export it again."
+            ) from error
     if rows and all(isinstance(row, list) for row in rows):
         check_memory(path, 8 * max(map(len, rows)) * len(rows), on_disk)
         rows, n_above = _from_lists(rows)
         numbers = numbers[n_above:]
-
-    def place(row: int) -> str:
-        return f"{'line' if by_line else 'row'} {numbers[row]}"
 
     wrong = next((row for row, entry in enumerate(rows) if not isinstance(entry, dict)), None)
     if wrong is not None:

@@ -164,6 +164,27 @@ def test_embeddings_in_answers_of_openai_are_features(tmp_path):
             read_dataset(tmp_path / "t.jsonl", Choice(needs_label=False))
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": 1, "data": {"text": "a"}, "annotations": [{"result": 5}]},
+        {"id": 1, "data": {"text": "a"}, "annotations": [{"result": [{"value": 5}]}]},
+        {"id": 1, "fields": {"text": "a"}, "responses": {"label": 5}},
+        {"id": 1, "fields": {"text": "a"}, "responses": {}, "vectors": 5},
+    ],
+)
+def test_damaged_exports_of_annotation_tools_are_named(tmp_path, row):
+    (tmp_path / "t.json").write_text(json.dumps([row]))
+    with pytest.raises(ValueError, match=r"t\.json, row 0: must be what an annotation tool writes"):
+        read_table(tmp_path / "t.json")
+
+
+def test_lists_of_objects_may_lack_all_values(tmp_path):
+    rows = [{"parts": [{"a": "x"}, {"b": None}], "v": v, "label": c} for v, c in PAIRS]
+    (tmp_path / "t.json").write_text(json.dumps(rows))
+    assert read_dataset(tmp_path / "t.json", Choice()).X.tolist() == VECTORS
+
+
 @pytest.mark.parametrize("write", [json.dumps, str], ids=["JSON", "Python"])
 def test_objects_in_cells_are_no_labels(tmp_path, write):
     rows = [{"v": v, "metadata": write({"label": c})} for v, c in PAIRS]
