@@ -50,6 +50,7 @@ DATE = re.compile(
     rf"\d{{4}}-\d\d-\d\d( 00:00:00)?|\d\d?([./])\d\d?\2\d{{4}}|\d\d?[-.]{MONTH}|{MONTH}-\d\d",
     re.IGNORECASE,
 )
+BETWEEN_WORDS = re.compile(r"\s+|(?<=\w)[-_]+(?=\w)")
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # as copies of web pages hold
 
 
@@ -237,7 +238,8 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
     for name in names:
         is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?", name)
         alike_name = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).casefold()
-        key = float(name) if is_number else " ".join(alike_name.split()).rstrip(".")
+        alike_name = BETWEEN_WORDS.sub(" ", alike_name).strip().rstrip(".")
+        key = float(name) if is_number else alike_name
         alike.setdefault(key, []).append(name)
     pairs = [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]
     if pairs:

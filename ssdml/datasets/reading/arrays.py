@@ -90,7 +90,8 @@ def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Ch
         array = None if name is None else archive[name]
         if array is not None and array.shape == (len(X),):
             used.add(name)
-            column = array.astype(object)
+            is_bytes = array.dtype.kind == "S"
+            column = (np.char.decode(array, errors="replace") if is_bytes else array).astype(object)
             raw = raw._replace(texts=column) if role == "texts" else raw._replace(ids=column)
     assert raw.summary is not None
     raw.summary.left_out |= {n: "other arrays" for n in keys.values() if n not in used}

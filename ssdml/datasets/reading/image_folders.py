@@ -26,7 +26,7 @@ from ssdml.datasets.pixels import (
     stack_images,
     upright_size,
 )
-from ssdml.datasets.reading.formats.delimited import in_utf8
+from ssdml.datasets.reading.formats.delimited import UTF_16, in_utf8
 from ssdml.datasets.reading.summary import Summary, counted
 from ssdml.datasets.reading.table import SPLIT_WORD, SPLITS, Table
 from ssdml.utils.files import (
@@ -113,7 +113,8 @@ def texts_of_classes(folder: Path, tables: Sequence[Path]) -> list[Path]:
     texts = [path for path in texts if path.parent not in above]
     if len(texts) < 2 * len({path.parent for path in texts}) or not texts:
         return []
-    sample = b"".join(read_regular(path)[:SAMPLE] for path in texts[:MAX_NAMED])
+    samples = [read_regular(path)[:SAMPLE] for path in texts[:MAX_NAMED]]
+    sample = b"".join(s.replace(b"\0", b"") if s.startswith(UTF_16) else s for s in samples)
     n_letters = len(re.findall(rb"[^\W\d_]|[\x80-\xff]", sample))
     are_letters = 2 * n_letters > len(b"".join(sample.split())) and b"\0" not in sample
     return texts if are_letters else []

@@ -76,7 +76,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         named = cells.texts if is_text(cells[roles.id]) else lambda n: cells[n].to_pylist()
         ids = np.array(named(roles.id), dtype=object)
         summary.facts["ids"] = f"column {roles.id!r}"
-        _doubt_totals(cells, roles, summary)
+    _doubt_totals(cells, roles, summary)
     test, gallery = _split(cells, roles, summary)
     return RawItems(
         items,
@@ -103,16 +103,27 @@ def read_labels(table: Table, name: str) -> tuple[Array, dict[str, str]]:
 
 
 def _doubt_totals(cells: Cells, roles: Roles, summary: Summary) -> None:
-    """Doubt a last row without a label whose id is that of a sum or a mean."""
-    assert roles.id is not None
-    labels = [None] * len(cells.table) if roles.label is None else cells.texts(roles.label)
-    names = cells.texts(roles.id)
-    rows = [r for r in range(len(names))[-LAST:] if not labels[r] and folded(names[r]) in TOTALS]
-    if rows:
-        summary.doubts.append(
-            f"{cells.table.place(rows[0])}, {names[rows[0]]!r}, is read as a sample; if it sums up "
-            "others, delete it"
-        )
+    """Doubt a row without a label that a text names a sum or a mean, such as "Total" or "a Total".
+
+    Without a column of labels, only the last rows are searched.
+    """
+    n = len(cells.table)
+    labels = [None] * n if roles.label is None else cells.texts(roles.label)
+    rows = [r for r in range(n) if not labels[r] and (roles.label or r >= n - LAST)]
+    for name in cells.table.columns.column_names if rows else ():
+        if name in (roles.label, roles.text) or (name != roles.id and cells.kind(name) != "text"):
+            continue
+        texts = cells.texts(name)
+        known = {*map(folded, filter(None, texts)), ""}
+        for row in rows:
+            cell = folded(texts[row] or "")
+            rest = cell.removeprefix("total").removesuffix("total").strip()
+            if cell in TOTALS or (rest != cell and rest in known):
+                summary.doubts.append(
+                    f"{cells.table.place(row)}, {texts[row]!r}, is read as a sample; if it sums up "
+                    "others, delete it"
+                )
+                return
 
 
 def _doubt_sums(cells: Cells, roles: Roles, features: Array, summary: Summary) -> None:

@@ -217,6 +217,11 @@ def _images(chooser: Chooser) -> bool:
         if folded(n) not in MANIFEST and not BOX.fullmatch(folded(n)) and not names_files(n)
         if chooser.cells.key_reason(n) is None
     ]
+    if len(inside) > 1 and not numbers and not _are_texts(chooser):
+        chooser.ask(
+            f"which images are the samples? Columns {listed(inside)} hold some",
+            "Leave the others out: --ignore NAME (ignore=['NAME']).",
+        )
     if len(inside) == 1:
         roles.images = inside[0]
     elif len(numbers) <= FEW:

@@ -106,9 +106,10 @@ def test_npz_with_unknown_names_is_read_by_shape(tmp_path):
     assert_read(read_npz(tmp_path / "items.npz", Choice(features=("p",), label="r")), Y[::-1])
 
 
-def test_npz_with_texts_and_ids(tmp_path):
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_npz_with_texts_and_ids(tmp_path, kind):
     path, texts = tmp_path / "items.npz", np.array(["one", "two", "three"])
-    np.savez(path, X=X, y=Y, text=texts, ids=[7, 8, 9])
+    np.savez(path, X=X, y=Y, text=texts.astype(kind), ids=[7, 8, 9])
     assert read_npz(path).texts.tolist() == texts.tolist()
     assert read_npz(path).ids.tolist() == [7, 8, 9]
     np.savez(path, X=texts, y=Y)

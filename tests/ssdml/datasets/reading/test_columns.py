@@ -76,6 +76,9 @@ def test_a_row_of_totals_is_doubted(read, frame, name):
     rows = frame.set_axis(pd.Index([*(f"r{i}" for i in range(N - 1)), name], name="id"))
     [doubt] = read(rows.assign(label=[*frame["label"][:-1], ""])).summary.doubts
     assert f"{name!r}, is read as a sample; if it sums up others, delete it" in doubt
+    groups = frame.assign(group=["a", "a", "Total a", *["Total b-ware"] * (N - 3)])
+    groups.loc[[2, 3], "label"] = ""
+    assert "'Total a', is read as a sample; if it sums up" in str(read(groups).summary)
     assert not read(rows.assign(label=[*frame["label"][:-1], "cat"])).summary.doubts
 
 

@@ -219,7 +219,7 @@ def test_marks_that_may_be_classes_are_told(read, frame, mark):
 
 
 WRITTEN = [("yes", "Yes"), ("7", "007"), ("1", "1.0"), ("a b", "a  b"), ("\u00e9", "e\u0301")]
-WRITTEN += [("x", "x\u200b")]
+WRITTEN += [("x", "x\u200b"), ("e.", "e"), ("a b", "a_b")]
 
 
 @pytest.mark.parametrize("labels", WRITTEN)

@@ -216,6 +216,9 @@ def test_folders_of_texts(tmp_path):
     assert raw.texts[0] == "a text of test neg 0.txt"
     assert raw.labels.tolist() == ["neg"] * 2 + ["pos"] * 2 + ["neg"] * 2 + [""] * 2
     assert raw.test.tolist() == [True] * 4 + [False] * 4
+    for name in names:
+        (tmp_path / name).write_text(f"a text of {name}", encoding="utf-16")
+    assert read_path(tmp_path).texts[0] == "a text of test/neg/0.txt"
     write_texts(tmp_path, names[:1], "")
     with pytest.raises(ValueError, match=r"test/neg/0\.txt, .*: an empty cell must be a text"):
         read_path(tmp_path)

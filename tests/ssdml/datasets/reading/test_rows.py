@@ -150,6 +150,12 @@ def test_images_inside_a_table(tmp_path):
     assert data.item_shape == (224, 224, 3)
     assert "cropped from 2 sizes" in str(data.summary)
     np.testing.assert_allclose(data.X[:, 0] * 255, [0, 1, 0], atol=1e-4)
+    pd.DataFrame({"image": cells, "mask": cells, "label": [0, 1, 0]}).to_parquet(path)
+    with pytest.raises(
+        ValueError, match=r"which images are the samples\? Columns image, mask hold"
+    ):
+        load_dataset(path)
+    assert read_dataset(path, Choice(ignore=("mask",))).columns == ("image",)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".gif", ".tif", ".webp", ".bmp"])
