@@ -18,7 +18,15 @@ from typer.core import TyperGroup
 from ssdml._version import __version__
 from ssdml.cli import label, labeling, model, samples, study
 from ssdml.cli.examples import examples
-from ssdml.cli.options import DataDir, Force, in_one_line, next_steps, say
+from ssdml.cli.options import (
+    DataDir,
+    Force,
+    Threads,
+    in_one_line,
+    naming_standard_output,
+    next_steps,
+    say,
+)
 from ssdml.cli.parsing import Command
 
 INTERRUPTED = 130  # the exit status that shells expect after Ctrl-C
@@ -28,6 +36,17 @@ TERMINATED = 143  # and after SIGTERM
 class PlainErrors(TyperGroup):
     """Commands whose errors print one line, or a traceback after ``--traceback``."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what comes before the command, or print the help or version."""
+        try:
+            with naming_standard_output():
+                return super().parse_args(ctx, args)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            say(f"error: {in_one_line(error)}")
+            raise typer.Exit(1) from None
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the exit status is 1 for an error, 130 for Ctrl-C, 143 for SIGTERM."""
         warnings.showwarning = lambda message, *place: say(f"warning: {in_one_line(message)}")
@@ -35,7 +54,8 @@ class PlainErrors(TyperGroup):
             with terminating_as_interrupt() as received:
                 return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            say(f"{'Terminated' if received else 'Interrupted'}. {interrupt}".strip())
+            told = f"{'Terminated' if received else 'Interrupted'}. {interrupt}".strip()
+            typer.echo(told, err=True)  # say() imports what may have been cut short
             raise typer.Exit(TERMINATED if received else INTERRUPTED) from None
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
@@ -164,7 +184,7 @@ def plan(
         typer.Option(metavar="DATA", help="Data like yours: X.npy, a table, ..."),
     ] = None,
     n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbors in the graph.")] = 10,
-    n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
+    n_jobs: Threads = -1,
 ) -> None:
     """Estimate time and memory of a fit on this machine."""
     import psutil

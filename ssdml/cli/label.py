@@ -19,8 +19,10 @@ from ssdml.cli.options import (
     IgnoredColumns,
     LabelColumn,
     NoLabel,
+    Seed,
     TextColumn,
     TextModel,
+    Threads,
     refuse_to_replace,
     say,
 )
@@ -58,8 +60,8 @@ def label(
     text_model: TextModel = None,
     encoding: Encoding = None,
     n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbors in the graph.")] = 10,
-    random_state: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
-    n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
+    random_state: Seed = 0,
+    n_jobs: Threads = -1,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ignore the cached model, and fit from scratch.")
     ] = False,

@@ -19,12 +19,15 @@ from ssdml.cli.options import (
     IgnoredColumns,
     LabelColumn,
     NoLabel,
+    Seed,
     TextColumn,
     TextModel,
+    Threads,
     in_shell,
     names,
     next_steps,
     numbers,
+    put,
     refuse_to_replace,
     say,
 )
@@ -88,8 +91,8 @@ def fit(
         typer.Option(metavar="FOLDER/", help="Checkpoints of --network, to resume from."),
     ] = None,
     n_neighbors: Annotated[int, typer.Option(min=1, help="Neighbors in the graph.")] = 10,
-    random_state: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
-    n_jobs: Annotated[int, typer.Option(help="Threads; -1: all cores.")] = -1,
+    random_state: Seed = 0,
+    n_jobs: Threads = -1,
     force: Force = False,
 ) -> None:
     """Learn a metric from samples with a few labels."""
@@ -279,7 +282,7 @@ def evaluate(
         wanted = None if only is None else names(only)
         scores = score(embedding, y, ks=neighbors, scores=wanted, gallery=searched)
     if as_json:
-        typer.echo(json.dumps(scores))
+        put(f"{json.dumps(scores)}\n")
         return
     if gallery is None and len(set(y[~is_unlabeled(y)].tolist())) == 1:
         say("All labels are of one class, so these scores tell nothing. Label others.")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from shlex import quote
@@ -43,7 +47,18 @@ Form = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue in the folder; finished runs are kept.")
 ]
-Jobs = Annotated[int, typer.Option(help="Runs at a time; -1: one per core.")]
+
+
+def _not_zero(n_jobs: int) -> int:
+    """Raise a usage error for 0, before data are read."""
+    if n_jobs == 0:
+        raise typer.BadParameter("must be a number other than 0; got 0. -1 takes all cores.")
+    return n_jobs
+
+
+Jobs = Annotated[int, typer.Option(callback=_not_zero, help="Runs at a time; -1: one per core.")]
+Threads = Annotated[int, typer.Option(callback=_not_zero, help="Threads; -1: all cores.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed.")]
 MapRows = Annotated[int, typer.Option(min=0, help="Test samples on the report's maps; 0: no maps.")]
 OnCluster = Annotated[
     str | None,
@@ -105,6 +120,26 @@ def say(message: str) -> None:
     from ssdml.experiments.analysis.formats import visible
 
     typer.echo(visible(message), err=True)
+
+
+def put(text: str) -> None:
+    """Write results to standard output."""
+    with naming_standard_output():
+        if sys.stdout is None:  # typer would drop them
+            raise OSError(errno.EBADF, "it is closed")
+        typer.echo(text, nl=False)
+
+
+@contextmanager
+def naming_standard_output() -> Iterator[None]:
+    """Name standard output in errors of writing to it, which Python's do not name."""
+    try:
+        yield
+    except BrokenPipeError:  # of `| head`, no error
+        raise
+    except OSError as error:
+        sys.stdout = sys.stderr  # else Python would write the rest at its end, and fail again
+        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def next_steps(*steps: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ssdml.cli.options import names, refuse_to_replace, say
+from ssdml.cli.options import names, put, refuse_to_replace, say
 
 if TYPE_CHECKING:
     from ssdml.datasets.base import Dataset, RawItems
@@ -171,7 +171,7 @@ def put_out(columns: dict[str, Any], out: Path | None) -> None:
     from ssdml.datasets.writing import as_csv, write_rows
 
     if out is None:
-        typer.echo(as_csv(columns), nl=False)
+        put(as_csv(columns))
     else:
         write_rows(out, columns)
 

@@ -34,6 +34,7 @@ from ssdml.cli.options import (
     in_one_line,
     in_shell,
     next_steps,
+    put,
     say,
 )
 
@@ -233,7 +234,7 @@ def table(
     rows = latest(read_folder(folder))
     citation = cite_splits(folder)
     wanted = None if scores is None else options.names(scores)
-    typer.echo(export_tables(rows, form, wanted, note=citation), nl=False)
+    put(export_tables(rows, form, wanted, note=citation))
     for line in summarize_left_out(rows):
         say(line)
     say(f"To cite the splits in {folder / 'splits'}: {citation}")

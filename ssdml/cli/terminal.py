@@ -7,10 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssdml.cli.options import say
+from ssdml.cli.options import put, say
 from ssdml.experiments.analysis.formats import duration, number, visible
 from ssdml.experiments.analysis.tables import HEADLINE, MethodLine, ScoreCell, ScoreTable
 
@@ -202,10 +203,9 @@ def _print(shown: Table) -> None:
     if console.is_terminal:
         console.print(shown)
         return
-    console.width = 10_000  # no wrapping in a file
-    with console.capture() as printed:
-        console.print(shown)
-    console.file.writelines(f"{line.rstrip()}\n" for line in printed.get()[:-1].split("\n"))
+    text = StringIO()
+    Console(file=text, width=10_000, highlight=False).print(shown)  # no wrapping in a file
+    put("".join(f"{line.rstrip()}\n" for line in text.getvalue()[:-1].split("\n")))
 
 
 def _cells(line: MethodLine) -> list[Text]:

@@ -18,6 +18,7 @@ import typer
 import ssdml
 from ssdml.cli.app import app, terminating_as_interrupt
 from ssdml.cli.examples import EXAMPLES
+from ssdml.cli.options import put
 from ssdml.cli.parsing import is_repeatable
 from ssdml.experiments import METHODS
 
@@ -162,6 +163,7 @@ def test_only_failures_is_an_error(run, data, tmp_path):
         ("--seeds", "0", 2, "'0'|0 is not"),
         ("--seeds", "many", 2, "--seeds"),
         ("--seeds", "many", 2, "'many'"),
+        ("--n-jobs", "0", 2, "other than 0"),
     ],
 )
 def test_wrong_value_is_named(run, data, tmp_path, option, value, code, message):
@@ -218,6 +220,39 @@ class Finder:
 sys.meta_path.insert(0, Finder)
 main()
 """
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"], ["datasets"]])
+def test_full_standard_output_is_named(words, unbuffered):
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "w") as full:
+        told = subprocess.run(
+            [sys.executable, "-m", "ssdml", *words],
+            stdout=full, stderr=subprocess.PIPE, text=True, env=environment,
+        )  # fmt: skip
+    assert told.returncode == 1
+    assert told.stderr == "error: standard output: No space left on device\n"
+
+
+def test_closed_standard_output_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(OSError, match="it is closed: 'standard output'"):
+        put("scores")
+
+
+def test_interrupted_imports_leave_one_line(run, monkeypatch):
+    def interrupted(folder):
+        for name in [name for name in sys.modules if name.startswith("ssdml.experiments")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "numpy", None)  # which cannot be loaded a second time
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ssdml.experiments.runs.folder.read_status", interrupted)
+    told = run("status", "folder")
+    assert told.exit_code == 130
+    assert told.stderr == "Interrupted.\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal of POSIX")
@@ -336,6 +371,28 @@ def test_an_option_given_twice_is_refused(run, name, option):
     assert told.exit_code == 2
     said = without_frame(told.stderr)
     assert f"{option.opts[0]} must be given once; got it 2 times." in said
+
+
+def valued():
+    """Every option and argument of every command that takes a value."""
+    for name, command in typer.main.get_command(app).commands.items():
+        before = [name]
+        for option in command.params:
+            if option.param_type_name == "argument":
+                shown, words = option.metavar, [*before, ""]
+                before.append("given")
+            elif not is_repeatable(option):
+                shown, words = option.opts[0], [name, option.opts[0], *[""] * option.nargs]
+            else:
+                continue
+            yield pytest.param(words, shown, id=f"{name} {option.name}")
+
+
+@pytest.mark.parametrize(("words", "shown"), list(valued()))
+def test_an_empty_value_is_refused(run, words, shown):
+    told = run(*words)
+    assert told.exit_code == 2
+    assert f"{shown.strip('[]')} must not be empty; got ''." in without_frame(told.stderr)
 
 
 @pytest.mark.parametrize("words", [("--out", "~/t.csv"), ("--out=~/t.csv",)])

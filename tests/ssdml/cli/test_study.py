@@ -151,7 +151,7 @@ def test_protocol_reaches_compare(run, data, tmp_path):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--budgets", "", "whole numbers"),
+        ("--budgets", ",", "whole numbers"),
         ("--budgets", "1,some", "whole numbers"),
         ("--draw", "even", "must be of class, balanced, natural"),
         ("--noise", "30", "must be numbers from 0 to 1"),
