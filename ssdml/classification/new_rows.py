@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,14 @@ from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.neighbors.rows import Rows
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Floats, Indices
+from ssdml.utils.validation import level_of_caller
 
 TREND = 0.5  # share of the linear trend in the prediction
 RIDGE = 1e-3  # of the trend, relative to the mean variance of a column
 FAINT = 1e-4  # least probability
 FAR = 0.02  # share of training rows farther from their neighbors where a row is half as near
 ROUNDING = 1e-3  # relative, of distances that count as equal
+FEWEST_JUDGED = 10  # new rows
 
 
 class DirectScores(NamedTuple):
@@ -89,6 +92,12 @@ class ClassInterpolator(NamedTuple):
         k = int(self.n_neighbors)
         return nearest_rows(Rows.of(self.rows), queries, k, n_jobs=n_jobs)
 
+    def other_rows(self, X: Array) -> Indices:
+        """Rows of X that are not those of the fit, nor far nearer to them than their neighbors."""
+        gaps = np.linalg.norm(self.form(X) - self.rows, axis=1)
+        slack = ROUNDING * self.scales + 1e-5 * np.linalg.norm(self.rows, axis=1)  # of float32
+        return np.flatnonzero(gaps > slack)
+
     def _at(self, X: Array, n_jobs: int | None) -> tuple[Array, Array]:
         """Class probabilities (q, C), and distances (q,) to the k-th neighbors."""
         queries = self.form(X)
@@ -98,6 +107,7 @@ class ClassInterpolator(NamedTuple):
             trend[block] = queries[block] @ self.trend[:-1] + self.trend[-1]
         if self.trees is not None:
             trend += self.trees.scores(X)
+        warn_of_far_rows(lengths[:, -1], self.scales)
         return self._interpolate(trend, nearest, lengths), lengths[:, -1]
 
     def _roots(self, probabilities: Array, farthest: Array) -> Array:
@@ -141,6 +151,22 @@ def nearness(farthest: Array, reference: Array) -> Array:
     places = np.searchsorted(np.sort(reference), (1 - ROUNDING) * farthest)
     beyond = 1 - places / len(reference)
     return np.asarray((1 + FAR) * beyond / (FAR + beyond), dtype=np.float32)
+
+
+def warn_of_far_rows(farthest: Array, reference: Array) -> None:
+    """Warn if most of ten or more rows are beyond all training rows, of :func:`nearness` 0.
+
+    So they are after a change of units in one column; rows of the same kind hardly ever are.
+    """
+    n = len(farthest)
+    n_far = int((nearness(farthest, reference) == 0).sum())
+    if n >= FEWEST_JUDGED and n_far > n / 2:
+        warnings.warn(
+            f"{n_far} of {n} rows of X are farther from the training samples than any of these "
+            "from its neighbors, so their predictions are guesses. Pass the columns of the fit, in "
+            "the same units.",
+            stacklevel=level_of_caller(),
+        )
 
 
 def _centered_logs(distributions: Array) -> Array:

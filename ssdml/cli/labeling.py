@@ -61,6 +61,17 @@ def suggest_next(
             f"{data} must hold the {n_samples} samples of the fit; got {len(X)}. Pass the file "
             "that the model was fitted to."
         )
+    others, compared = np.empty(0, int), learned.reference_rows_
+    if learned.classifier_ is not None:
+        compared = np.arange(n_samples) if compared is None else compared
+        others = compared[learned.classifier_.other_rows(X[compared])]
+    if len(others):
+        first = raw.table.place(int(others[0])) if raw.table is not None else f"row {others[0]}"
+        raise ValueError(
+            f"{data} must hold the samples of the fit, in the same order; got others in "
+            f"{len(others)} of {n_samples} rows, first in {first}. Pass the file that the model "
+            "was fitted to, or run `ssdml fit` again."
+        )
     known = () if learned.labeled_rows_ is None else learned.labeled_rows_
     new = np.setdiff1d(np.flatnonzero(codes >= 0), known)  # labeled since the fit
     if len(known) == n_samples:

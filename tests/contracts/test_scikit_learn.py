@@ -76,6 +76,7 @@ def test_probabilities_sum_to_one_in_the_precision_of_x(data, estimator, dtype):
 
 
 @every_estimator
+@pytest.mark.filterwarnings("ignore:.* rows of X are farther")
 def test_score_tells_that_no_class_is_of_the_fit(data, estimator):
     X, y = data
     with pytest.warns(

@@ -144,7 +144,8 @@ class KeptFit(LearnedMetric):
             if model.classifier_ is None:
                 is_same = are_rows_of(kept)
             else:
-                is_same = are_near(model._form(kept), model.classifier_.rows)
+                model._form(kept)  # must be there
+                is_same = not len(model.classifier_.other_rows(rows))
         if not is_same:
             raise ValueError(
                 f"{who}: X must be the samples of the fit, rows and columns in their order; got "
@@ -226,13 +227,6 @@ def are_rows_of(kept: Kept) -> bool:
     found = np.linalg.norm(rows[some] - rows[graph.indices[some, -1]], axis=1)
     slack = 1e-3 * last + 1e-5 * np.linalg.norm(rows[some], axis=1)  # of float32
     return bool((np.abs(found - last) <= slack).mean() > 0.5)
-
-
-def are_near(form: Form, rows: Array) -> bool:
-    """Whether all rows of a form are those given, far nearer than their last neighbors."""
-    gaps = np.linalg.norm(form.rows - rows, axis=1)
-    slack = 1e-3 * form.graph.distances[:, -1] + 1e-5 * np.linalg.norm(rows, axis=1)  # of float32
-    return bool((gaps <= slack).all())
 
 
 def restored_held_out(arrays: Mapping[str, Array]) -> HeldOut | None:

@@ -121,7 +121,9 @@ def test_roots_at_training_rows_are_those_of_a_call(X, known, pool):
 
 
 def test_probabilities_sum_to_one_even_far_away(X, known, rng):
-    found = interpolator(form_of(X), known)(1e6 * rng.standard_normal((20, 4)))
+    predict, far = interpolator(form_of(X), known), 1e6 * rng.standard_normal((20, 4))
+    with pytest.warns(UserWarning, match="20 of 20 rows of X are farther from the training"):
+        found = predict(far)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
 
@@ -171,6 +173,7 @@ def test_form_of_the_rows_comes_first(X, known, rng):
     np.testing.assert_allclose(one(queries), other(queries * scale), atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.* rows of X are farther")
 @pytest.mark.parametrize(
     ("rows", "distributions"),
     [
@@ -196,6 +199,7 @@ def test_degenerate_rows_give_finite_probabilities(rows, distributions):
 # Nearness
 
 
+@pytest.mark.filterwarnings("ignore:.* rows of X are farther")
 def test_roots_are_those_of_near_classes(X, known, rng):
     predict = interpolator(form_of(X), known)
     queries = np.vstack([X[:5], 3 * rng.standard_normal((20, 4)), np.full((2, 4), 50.0)])
@@ -212,3 +216,16 @@ def test_rows_as_far_as_all_others_are_near():
     equal = np.full(50, 3.0, np.float32)
     for change in (1 - 1e-6, 1.0, 1 + 1e-6):
         np.testing.assert_array_equal(nearness(equal[:2] * np.float32(change), equal), 1)
+
+
+@pytest.mark.parametrize(
+    ("n", "change"), [(10, lambda X: X * [1, 1, 100, 1]), (60, lambda X: X - [0, 0, 0, 30])]
+)
+def test_other_units_of_one_column_are_told(X, known, n, change, rng):
+    predict, queries = interpolator(form_of(X), known), rng.standard_normal((n, 4))
+    predict(queries)
+    predict(change(queries)[:9])  # too few to tell
+    predict(np.vstack([queries, change(queries)]))  # half of them may be novel
+    for function in (predict, predict.roots):
+        with pytest.warns(UserWarning, match="Pass the columns of the fit, in the same units"):
+            function(change(queries))

@@ -45,6 +45,26 @@ def test_next_needs_the_samples_of_the_fit(run, arrays, tmp_path):
     assert "must hold the 120 samples of the fit; got 50" in result.stderr
 
 
+def test_next_refuses_rows_in_another_order(run, arrays, tmp_path):
+    X, y = map(np.load, arrays)
+    model, table = tmp_path / "model", tmp_path / "t.csv"
+
+    def write(rows):
+        cells = [[*X[row], ["", "x", "y", "z"][y[row] + 1]] for row in rows]
+        with table.open("w", newline="") as file:
+            csv.writer(file).writerows([["a", "b", "c", "d", "e", "label"], *cells])
+
+    write(range(120))
+    assert run("fit", table, "--out", model).exit_code == 0
+    assert run("next", model, table).exit_code == 0
+    write([*range(100), *range(119, 99, -1)])
+    result = run("next", model, table)
+    assert result.exit_code == 1
+    assert "in 20 of 120 rows, first in line 102. Pass the file" in result.stderr
+    np.save(tmp_path / "rows.npy", X[::-1])
+    assert "in 120 of 120 rows, first in row 0" in run("next", model, tmp_path / "rows.npy").stderr
+
+
 def test_next_needs_unlabeled_samples(run, data, tmp_path):
     assert run("fit", data, "--out", tmp_path / "model").exit_code == 0
     told = run("next", tmp_path / "model", data)
