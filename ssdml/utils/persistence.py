@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ssdml._version import __version__
 from ssdml.utils.files import (
     MemoryLimitError,
     check_memory,
@@ -144,15 +145,13 @@ def save_state(
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    import ssdml
-
     folder = Path(folder)
     earlier = _arrays_in_use(folder)
     config = {
         "sha256": UNSIGNED,
         "schema": SCHEMA,
         "class": name,
-        "ssdml": ssdml.__version__,
+        "ssdml": __version__,
         "arrays": OTHER_ARRAYS if earlier == ARRAYS else ARRAYS,
         "params": params,
         **more,
@@ -303,7 +302,7 @@ class Refusal(ValueError):
 
 @contextmanager
 def restoring(folder: str | Path, name: str, config: Mapping[str, Any]) -> Iterator[None]:
-    """Report errors of the block as those of a damaged model, with the version that wrote it."""
+    """Report errors of the block as those of a damaged model, or one of another version."""
     try:
         yield
     except (Refusal, FileNotFoundError):
@@ -311,8 +310,12 @@ def restoring(folder: str | Path, name: str, config: Mapping[str, Any]) -> Itera
     except MemoryLimitError as error:
         raise MemoryLimitError(f"{name}.load: {folder}{_writer(config)}: {error}") from error
     except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as error:
+        problem, way_out = "is damaged", "Save it again."
+        if config.get("ssdml") not in (None, __version__):
+            problem = f"does not fit ssdml {__version__}, or is damaged"
+            way_out = "Load it with the version that wrote it, or fit the model again."
         raise ValueError(
-            f"{name}.load: {folder}{_writer(config)} is damaged: {error}. Save it again."
+            f"{name}.load: {folder}{_writer(config)} {problem}: {error}. {way_out}"
         ) from error
 
 

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ssdml import SSDML
 from ssdml.baselines import APIT, APLLR, ISDML, LRML, SERAPH
+from ssdml.metric.fitted.base import VERSION
 
 ALONE = SSDML(input_weight=0.0, max_rounds=1)
 ESTIMATORS = [
@@ -157,6 +158,12 @@ def test_pickle_keeps_the_result(estimator, data, plain):
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(model)).transform(X), model.transform(X)
     )
+    state = model.__getstate__()
+    for other in (state | {VERSION: "0.1"}, {k: v for k, v in state.items() if k != VERSION}):
+        twin = clone(model)
+        with pytest.warns(UserWarning, match=r"pickled by ssdml (0\.1|of another version), and th"):
+            twin.__setstate__(other)
+        assert vars(twin).keys() == vars(model).keys()
 
 
 @every_estimator

@@ -11,11 +11,13 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 
+from ssdml._version import __version__
 from ssdml.utils.labels import check_order, check_same_kind, read_labels
 from ssdml.utils.linalg import total_variance
 from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import UNLABELED, level_of_caller, without_tensor
 
+VERSION = "_ssdml_version"  # in pickles
 ROUNDED = 1e-3  # of the spread: 1% of the five nearest neighbors differ
 # Constraints of parameters.
 COUNT: list[Any] = [Interval(Integral, 1, None, closed="left")]
@@ -39,6 +41,20 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     classes_: Array
     transduction_: Array
     _class_names: Array | None = None  # if labels are codes of names
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        return {**state, VERSION: __version__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if (version := state.get(VERSION, "of another version")) != __version__:
+            warnings.warn(
+                f"{type(self).__name__}: pickled by ssdml {version}, and this is {__version__}; "
+                "results may be wrong. Fit again, or keep models by save() and load().",
+                stacklevel=level_of_caller(),
+            )
+        self.__dict__.update(state)
+        self.__dict__.pop(VERSION, None)
 
     def _read_labels(self, y: Any, n_samples: int, way_out: str | None = None) -> Ints:
         """Read labels as integers, -1 where missing, and remember the names of the classes."""

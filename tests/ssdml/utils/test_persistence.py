@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
-from ssdml import SSDML
+from ssdml import SSDML, __version__
 from ssdml.utils.persistence import (
     ARRAYS,
     CONFIG,
@@ -446,6 +446,17 @@ def test_later_schema_names_the_version_that_wrote_it(saved):
     rewrite(saved, schema=SCHEMA + 1, ssdml="7.5")
     message = rf"\(written by ssdml 7\.5\) has schema {SCHEMA + 1}; .* to {SCHEMA}\. Upgrade ssdml"
     with pytest.raises(ValueError, match=message):
+        SSDML.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [({"params": {"backbone": None}}, "argument 'backbone'"), ({"input_weight": ...}, "input_w")],
+)
+def test_parts_of_another_version_are_no_damage_alone(saved, changes, problem):
+    rewrite(saved, ssdml="0.1", **changes)
+    message = rf"\(written by ssdml 0\.1\) does not fit ssdml {__version__}, or is damaged: .*"
+    with pytest.raises(ValueError, match=f"{message}{problem}.*Load it with the version that wr"):
         SSDML.load(saved)
 
 
