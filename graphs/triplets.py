@@ -109,14 +109,14 @@ def mine_triplets(
     >>> mine_triplets(graph, W, strategy="neighborhood").positive
     array([2, 2, 0])
     """
-    check_graph(graph, "mine_triplets")
-    mine = choose(STRATEGIES, strategy, "mine_triplets: strategy")
-    lookup = affinity_lookup(affinities, graph.n_samples, "mine_triplets")
-    if n_triplets is not None:
-        check_count(n_triplets, "n_triplets", "mine_triplets")
-    rows = _check_anchors(anchors, graph.n_samples)
-    rng = as_generator(random_state, "random_state", "mine_triplets")
-    triplets = mine(graph, lookup, rows, n_triplets, rng)
+    triplets = found_triplets(
+        graph,
+        affinities,
+        strategy=strategy,
+        anchors=anchors,
+        n_triplets=n_triplets,
+        random_state=random_state,
+    )
     if not triplets.anchor.size:
         warnings.warn(
             f"mine_triplets: strategy={strategy!r} found no anchor with a positive and a negative; "
@@ -126,6 +126,26 @@ def mine_triplets(
             stacklevel=2,
         )
     return triplets
+
+
+def found_triplets(
+    graph: KNNGraph,
+    affinities: Any,
+    *,
+    strategy: str,
+    anchors: Any = None,
+    n_triplets: int | None = None,
+    random_state: Any = None,
+) -> Triplets:
+    """Mine triplets as :func:`mine_triplets` does, without its warning if there are none."""
+    check_graph(graph, "mine_triplets")
+    mine = choose(STRATEGIES, strategy, "mine_triplets: strategy")
+    lookup = affinity_lookup(affinities, graph.n_samples, "mine_triplets")
+    if n_triplets is not None:
+        check_count(n_triplets, "n_triplets", "mine_triplets")
+    rows = _check_anchors(anchors, graph.n_samples)
+    rng = as_generator(random_state, "random_state", "mine_triplets")
+    return mine(graph, lookup, rows, n_triplets, rng)
 
 
 def _check_anchors(anchors: Any, n_samples: int) -> Ints:

@@ -18,7 +18,7 @@ from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
 from ssdml.graphs.propagation.affinities import propagate_affinities
 from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.graphs.propagation.smoothing import Diffusion
-from ssdml.graphs.triplets import Triplets, mine_triplets
+from ssdml.graphs.triplets import Triplets, found_triplets
 from ssdml.metric.features import FeatureMap, Whitening
 from ssdml.metric.selection import (
     FEWEST_COLUMNS,
@@ -167,7 +167,7 @@ def mine(state: State, model: Any, n_triplets: int | None, rng: np.random.Genera
         affinities = propagate_affinities(
             state.graph, state.labels, decay=model.decay, n_jobs=model.n_jobs
         )
-    triplets = mine_triplets(
+    triplets = found_triplets(
         state.graph, affinities, strategy=model.mining, n_triplets=n_triplets, random_state=rng
     )
     # Confidence peaks next to labeled rows; its root gives the rest of a class more weight.

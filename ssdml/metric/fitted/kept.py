@@ -65,6 +65,12 @@ class KeptFit(LearnedMetric):
                 f"{type(self).__name__}: returns the input instead: {learned.fallback_reason}",
                 stacklevel=5,
             )
+        elif learned.history and not any(r.get("n_triplets", 1) for r in learned.history):
+            warnings.warn(
+                f"{type(self).__name__}: found no triplets of two samples of one class and one of "
+                "another, so only class probabilities and features were combined. Add samples.",
+                stacklevel=5,
+            )
         self.classifier_ = learned.classifier
         self.representation_ = None
         if learned.classifier is not None and learned.represented is not None:

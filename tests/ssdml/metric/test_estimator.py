@@ -257,3 +257,10 @@ def test_short_numbers_are_learned_in_single_precision(digits, dtype):
     found, single = (SSDML(random_state=0).fit(rows, y) for rows in (short, short.astype("f4")))
     assert found.embedding_.dtype == found.transform(short).dtype == np.float32
     np.testing.assert_array_equal(found.transform(short), single.transform(short.astype("f4")))
+
+
+def test_two_samples_are_told_once_that_triplets_are_missing():
+    with pytest.warns(UserWarning, match="SSDML: found no triplets of two samples") as told:
+        model = SSDML(n_neighbors=1, random_state=0).fit([[0.0, 1.0], [2.0, 3.0]], [3, 7])
+    assert len(told) == 1
+    assert model.predict([[0.0, 1.1], [2.0, 2.9]]).tolist() == [3, 7]
