@@ -120,10 +120,11 @@ class ImageFiles:
         """Compute the SHA-256 of names, file sizes, size and crop."""
         digest = hashlib.sha256(f"{self.size} {self.enlarged}".encode())
         for name in self.names.tolist():
-            digest.update(f"\n{name} {self._n_bytes(name)}".encode())
+            digest.update(f"\n{name} {self.n_bytes(name)}".encode())
         return digest.digest()
 
-    def _n_bytes(self, name: str) -> int:
+    def n_bytes(self, name: str) -> int:
+        """Size of a file, unread."""
         if self.folder.is_file():
             return self._archive().getinfo(name).file_size
         return os.path.getsize(self.folder / name)

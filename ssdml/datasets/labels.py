@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
 from ssdml.datasets.base import RawItems
+from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.reading.cells import is_text
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import names_labels
@@ -80,6 +82,7 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
         codes, classes = ranks[codes], classes[order]
     if raw.summary is not None:
         raw.summary.doubts += _doubts_of_copies(raw, codes) + _doubts_of_repeated(raw, codes)
+        raw.summary.doubts += _doubts_of_images(raw, codes)
         _summarize(raw.summary, raw.labels, codes, [class_name(c) for c in classes])
     return codes, classes
 
@@ -187,18 +190,54 @@ def _doubts_of_repeated(raw: RawItems, codes: Ints) -> list[str]:
     if not is_text(samples):  # but bytes of images
         return []
     known = np.flatnonzero(codes >= 0)
-    rows_of: dict[str, dict[int, int]] = {}
-    for row, sample in zip(known.tolist(), samples.take(known).to_pylist(), strict=True):
-        rows_of.setdefault(sample.strip(), {}).setdefault(int(codes[row]), row)
-    found = [rows for rows in rows_of.values() if len(rows) > 1]
+    texts = map(str.strip, samples.take(known).to_pylist())
+    found = _of_several_classes(known.tolist(), texts, codes)
     if not found:
         return []
-    places = " and ".join(raw.table.place(row) for row in list(found[0].values())[:2])
+    places = " and ".join(map(raw.table.place, found[0]))
     is_one = len(found) == 1
     return [
         f"{counted(len(found), 'sample')} {'is' if is_one else 'are'} in several rows with "
         f"different labels, as in {places}; keep one row of each"
     ]
+
+
+def _doubts_of_images(raw: RawItems, codes: Ints) -> list[str]:
+    """Doubt images that are equal, byte by byte, but have different labels."""
+    images = raw.items
+    if images is None or len(images.shape) < 3:
+        return []
+    rows: Any = np.flatnonzero(codes >= 0).tolist()
+    if isinstance(images, ImageFiles):
+        names, rows_of = images.names.tolist(), defaultdict(list)
+        for row in rows:
+            rows_of[images.n_bytes(names[row])].append(row)
+        alike = [same for same in rows_of.values() if len(set(codes[same].tolist())) > 1]
+        rows = [row for same in alike for row in same]  # no other file is read
+        contents: Any = (images.content(names[row]) for row in rows)
+    else:
+        contents = (np.ascontiguousarray(images[row]).data for row in rows)
+    found = _of_several_classes(rows, (sha256(c).digest() for c in contents), codes)
+    if not found:
+        return []
+    place = "row {}".format if raw.table is None else raw.table.place
+    one, other = (place(r) if raw.ids is None else repr(str(raw.ids[r])) for r in found[0])
+    has = "has" if len(found) == 1 else "have"
+    return [
+        f"{counted(len(found), 'image')} {has} several labels, as {one} and {other} are equal; "
+        "keep one of each"
+    ]
+
+
+def _of_several_classes(
+    rows: Iterable[int], contents: Iterable[Any], codes: Ints
+) -> list[tuple[int, int]]:
+    """Two rows of different labels, for each content that has some."""
+    rows_of: dict[Any, dict[int, int]] = {}
+    for row, content in zip(rows, contents, strict=True):
+        rows_of.setdefault(content, {}).setdefault(int(codes[row]), row)
+    pairs = (tuple(found.values())[:2] for found in rows_of.values())
+    return [(pair[0], pair[1]) for pair in pairs if len(pair) > 1]
 
 
 def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import sys
 import zlib
@@ -451,6 +452,30 @@ def test_class_folders_in_one_called_labeled(tmp_path, read):
     raw = read()
     assert raw.labels.tolist() == ["cat", "dog", ""]
     assert not raw.summary.doubts
+
+
+@pytest.mark.parametrize("in_zip", [False, True])
+@pytest.mark.parametrize("sizes", [[(9, 8)], [(9, 8), (8, 9)]])
+def test_equal_images_of_several_classes_are_doubted(tmp_path, rng, sizes, in_zip):
+    for i, name in enumerate(["ant/1.png", "ant/2.png", "bee/3.png", "bee/4.png", "5.png"]):
+        path = tmp_path / "pets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shape = (*sizes[i % len(sizes)], 3)
+        Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8)).save(path)
+
+    def doubts():
+        place = tmp_path / "pets"
+        place = zipped(place, tmp_path / "p.zip") if in_zip else place
+        return read_dataset(place, Choice()).summary.doubts
+
+    for copy in ("ant/6.png", "7.png"):  # of one class, and without a label
+        shutil.copy(tmp_path / "pets/ant/1.png", tmp_path / "pets" / copy)
+        assert not any("several labels" in doubt for doubt in doubts())
+    shutil.copy(tmp_path / "pets/ant/2.png", tmp_path / "pets/bee/8.png")
+    [doubt] = [doubt for doubt in doubts() if "several labels" in doubt]
+    assert doubt == (
+        "1 image has several labels, as 'ant/2.png' and 'bee/8.png' are equal; keep one of each"
+    )
 
 
 @pytest.mark.parametrize(("folder", "is_told"), [("test", True), ("cat", False), ("", False)])
