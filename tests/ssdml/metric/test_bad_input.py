@@ -526,7 +526,7 @@ def test_read_only_arrays_are_not_modified(model, X, y):
 @pytest.mark.parametrize(
     "kernel",
     [
-        "ssdml.classification.forms.knn_graph",
+        "ssdml.classification.forms.graph_of_distinct",
         "ssdml.metric.estimator.learn_classes",
         "ssdml.metric.alternation.mine_triplets",
         "ssdml.metric.alternation.learn_metric",
