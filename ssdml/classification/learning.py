@@ -147,6 +147,7 @@ class Evidence:
 
     labels: Array  # Y, (m, C), one-hot
     labeled: Indices  # (m,)
+    copies: Indices  # labeled rows that do not count, see `without_copies`
     pooled: Array  # Q, (n, C), with the class prior
     prior: Floats  # (C,)
     drawn: Floats  # (C,), shares of the classes in the labels that the pool learned from
@@ -177,8 +178,8 @@ class Evidence:
         del sources
         np.maximum(shares, 0, out=shares)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), TINY)
-        free = unlabeled_rows(self.labeled, len(shares))
-        factors = balance_factors(shares, self.prior) ** ((1 - self.skew) * self.trust)
+        free, counted = (other_rows(rows, len(shares)) for rows in (self.labeled, self.copies))
+        factors = balance_factors(shares[counted], self.prior) ** ((1 - self.skew) * self.trust)
         power = confidence_power(reweighted(shares[free], factors), self.confidence)
         for rows in row_blocks(len(shares), BLOCK_ROWS):
             balanced = reweighted(shares[rows], factors)
@@ -216,7 +217,7 @@ class Evidence:
     @property
     def confidence(self) -> float:
         """Mean confidence of the pool in unlabeled rows."""
-        return float(self.pooled[unlabeled_rows(self.labeled, len(self.pooled))].max(axis=1).mean())
+        return float(self.pooled[other_rows(self.labeled, len(self.pooled))].max(axis=1).mean())
 
 
 def _geometric_mean(first: Array, second: Array) -> Array:
@@ -249,7 +250,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
             form, judged, codes[judged], n_classes, folds, diffusion, trees=has_trees
         )
         places += [place] * (len(members) - len(places))
-    free = unlabeled_rows(labeled, n)
+    free = other_rows(labeled, n)
     scales = 1 / np.array([_spread(member.classifier.logits(free)) for member in members])
     held = folds >= 0
     weights, distributions, doubt = _weights(members, scales, codes[judged], held)
@@ -272,6 +273,7 @@ def learn_evidence(forms: list[Form], labels: Ints, diffusions: list[Diffusion])
     return Evidence(
         labels=np.eye(n_classes, dtype=np.float32)[codes[labeled]],
         labeled=labeled,
+        copies=np.setdiff1d(labeled, apart),
         pooled=reweighted(pooled, prior.shares / shares),
         prior=prior.shares,
         drawn=drawn,
@@ -310,7 +312,9 @@ def update_evidence(
     """
     codes, n_classes = class_codes(labels)
     labeled = np.flatnonzero(codes != UNLABELED)
-    apart = without_copies(labeled, codes, first_at_no_distance(forms[0].graph))
+    new = np.setdiff1d(labeled, evidence.labeled)
+    known_first = np.concatenate([np.setdiff1d(labeled, new), new])
+    apart = np.sort(without_copies(known_first, codes, first_at_no_distance(forms[0].graph)))
     judged, _ = _judged(apart, codes, _products(forms, n_classes))
     voters = tuple(
         voter._replace(
@@ -321,13 +325,14 @@ def update_evidence(
     drawn = np.bincount(codes[judged]) / len(judged)
     held = evidence.held_out
     still = codes[held.rows] != UNLABELED
-    new = np.setdiff1d(labeled, evidence.labeled)
+    new = np.intersect1d(new, apart)
     rows = np.concatenate([held.rows[still], new])
     distributions = np.concatenate([held.distributions[still], before[new]])
     return replace(
         evidence,
         labels=np.eye(n_classes, dtype=np.float32)[codes[labeled]],
         labeled=labeled,
+        copies=np.setdiff1d(labeled, apart),
         pooled=_pooled(voters, evidence.prior / drawn, len(codes)),
         drawn=drawn,
         held_out=HeldOut(rows, codes[rows], distributions),
@@ -335,11 +340,11 @@ def update_evidence(
     )
 
 
-def unlabeled_rows(labeled: Indices, n: int) -> Indices:
-    """At most 50,000 rows whose class is not known, of n; labeled ones if all are."""
-    free = np.ones(n, bool)
-    free[labeled] = len(labeled) == n
-    return sample_rows(np.flatnonzero(free))
+def other_rows(rows: Indices, n: int) -> Indices:
+    """At most 50,000 of n rows other than the given ones; of all rows if there are no others."""
+    others = np.ones(n, bool)
+    others[rows] = len(rows) == n
+    return sample_rows(np.flatnonzero(others))
 
 
 def _products(forms: list[Form], n_classes: int) -> int:

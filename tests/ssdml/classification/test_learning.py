@@ -16,7 +16,7 @@ from ssdml.classification.learning import (
     HeldOut,
     confidence_power,
     learn_evidence,
-    unlabeled_rows,
+    other_rows,
     without_copies,
 )
 from ssdml.classification.trees import TreeClassifier
@@ -124,14 +124,15 @@ def test_factors_find_shares_that_a_biased_classifier_hides(rng):
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_distributions_follow_the_formula(rng, beside):
-    """(I - γ S) F = Y + μ Q, balanced, sharpened, labels kept."""
+    """(I - γ S) F = Y + μ Q, balanced without copies, sharpened, labels kept."""
     graph = knn_graph(rng.standard_normal((40, 3)), 6)
     pooled = rng.dirichlet(np.ones(3), 40).astype(np.float32)
     earlier = rng.dirichlet(np.ones(3), 40) if beside else None
     labeled, prior = np.array([3, 8, 20]), np.array([0.5, 0.3, 0.2])
     labels = np.eye(3, dtype=np.float32)
     held_out = HeldOut(labeled[:0], labeled[:0], np.empty((0, 3)))
-    evidence = Evidence(labels, labeled, pooled, prior, prior, 0.25, 0.6, 0.7, held_out, 0)
+    copies = labeled[2:]
+    evidence = Evidence(labels, labeled, copies, pooled, prior, prior, 0.25, 0.6, 0.7, held_out, 0)
     with threads(1) as pool:
         found = evidence.on(Diffusion(adjacency(graph), pool), beside=earlier)
 
@@ -146,7 +147,8 @@ def test_distributions_follow_the_formula(rng, beside):
     roots = np.sqrt(W.sum(axis=1))
     F = np.linalg.solve(np.eye(40) - reach * W / np.outer(roots, roots), sources)
     F /= F.sum(axis=1, keepdims=True)
-    F = reweighted(F, balance_factors(F, prior) ** (0.75 * 0.6))
+    counted = np.delete(F, copies, axis=0)
+    F = reweighted(F, balance_factors(counted, prior) ** (0.75 * 0.6))
     free = np.setdiff1d(np.arange(40), labeled)
     F **= confidence_power(F[free], pooled[free].max(axis=1).mean())
     F /= F.sum(axis=1, keepdims=True)
@@ -163,9 +165,9 @@ def test_power_gives_the_wanted_confidence(rng, confidence):
     assert found == pytest.approx(confidence, abs=1e-3)
 
 
-def test_unlabeled_rows_are_all_rows_if_all_are_labeled():
-    assert unlabeled_rows(np.array([1, 3]), 5).tolist() == [0, 2, 4]
-    assert unlabeled_rows(np.arange(5), 5).tolist() == [0, 1, 2, 3, 4]
+def test_other_rows_are_all_rows_if_there_are_no_others():
+    assert other_rows(np.array([1, 3]), 5).tolist() == [0, 2, 4]
+    assert other_rows(np.arange(5), 5).tolist() == [0, 1, 2, 3, 4]
 
 
 # What is found

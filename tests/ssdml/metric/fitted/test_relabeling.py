@@ -73,6 +73,21 @@ def test_few_new_labels_update_the_classes_alone(digits):
     assert abs(gap) < 0.1
 
 
+def test_new_labels_of_copies_are_not_held_out(digits):
+    """The earlier probabilities knew the labels of equal rows."""
+    X, y = digits
+    labels = some(y, 5)
+    rows = np.flatnonzero(labels != -1)[::5]
+    X, y, copies = np.r_[X[rows], X], np.r_[y[rows], y], np.arange(len(rows))
+    labels = np.r_[np.full(len(rows), -1), labels]
+    model = SSDML(random_state=0).fit(X, labels)
+    before = model.held_out_.rows
+    labels[copies] = y[copies]
+    np.testing.assert_array_equal(model.relabel(labels).held_out_.rows, before)
+    np.testing.assert_array_equal(model.labeled_rows_, np.flatnonzero(labels != -1))
+    assert accuracy(model, y, labels) > 0.85
+
+
 def test_few_new_labels_join_the_leaves_of_the_same_trees(digits):
     X, y = digits
     labels = some(y, 5)
