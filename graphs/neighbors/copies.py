@@ -49,12 +49,58 @@ def graph_of_distinct(rows: Array, n_neighbors: int, first: Ints, **search: Any)
            [4, 0],
            [3, 0]])
     """
-    distinct, places = np.unique(first, return_inverse=True)
+    distinct = np.unique(first)
     if len(distinct) in (1, len(rows)):
         return knn_graph(rows, n_neighbors, **search)
     graph = knn_graph(rows[distinct], min(n_neighbors, len(distinct) - 1), **search)
+    return _with_copies(graph, first)
+
+
+def extend_distinct(
+    graph: KNNGraph, rows: Array, first: Ints, n_jobs: int | None = None
+) -> KNNGraph:
+    """Add rows to a graph of distinct rows, as if :func:`graph_of_distinct` had searched all.
+
+    Parameters
+    ----------
+    graph : KNNGraph
+        If copies are neighbors in it, as of rows that are all equal, it is made anew.
+    rows : array of shape (n + n_new, d)
+        The n rows of the graph, and then the new ones.
+    first : array of shape (n + n_new,), int
+        From :func:`first_equal_rows`.
+    n_jobs : int or None
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [0.0], [4.0], [5.0], [0.0], [3.0]])
+    >>> first = first_equal_rows(rows)
+    >>> extend_distinct(graph_of_distinct(rows[:4], 2, first[:4]), rows, first).indices
+    array([[5, 2],
+           [0, 5],
+           [3, 5],
+           [2, 5],
+           [0, 5],
+           [2, 3]])
+    """
+    n, distinct = graph.n_samples, np.unique(first)
+    if len(distinct) == len(rows):
+        return graph.extend(rows[n:], X=rows[:n], n_jobs=n_jobs)
+    old, new = np.split(distinct, [np.searchsorted(distinct, n)])
+    if not np.isin(graph.indices[old], old).all():
+        return graph_of_distinct(rows, graph.n_neighbors, first, n_jobs=n_jobs)
+    among_old = np.searchsorted(old, graph.indices[old])
+    whole = KNNGraph(among_old, graph.distances[old], graph.metric, graph.recall_)
+    if len(new):
+        whole = whole.extend(rows[new], X=rows[old], n_jobs=n_jobs)
+    return _with_copies(whole, first)
+
+
+def _with_copies(graph: KNNGraph, first: Ints) -> KNNGraph:
+    """Link the copies of the rows of a graph, all distinct, through the first."""
+    distinct, places = np.unique(first, return_inverse=True)
     indices, distances = distinct[graph.indices][places], graph.distances[places]
-    copies = first != np.arange(len(rows))
+    copies = first != np.arange(len(first))
     indices[copies, 1:], distances[copies, 1:] = indices[copies, :-1], distances[copies, :-1]
     indices[copies, 0], distances[copies, 0] = first[copies], 0.0
     return KNNGraph(indices, distances, graph.metric, graph.recall_)

@@ -296,8 +296,8 @@ def update_evidence(
     """Learn from other labels of the same classes with the weights of an earlier pool.
 
     Classifiers learn again with warm starts; their weights, the class prior and the trust in the
-    graph are kept. Rows with a new label count as held out: the distributions ``before``, (n, C),
-    did not know it.
+    graph are kept. Rows with a new label, but for copies, count as held out: the distributions
+    ``before``, (n, C), did not know it.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ssdml.classification.forms import MAX_KEPT, Form, LinearForm
 from ssdml.classification.learning import HeldOut
 from ssdml.classification.novelty import Novelty
+from ssdml.graphs.neighbors.copies import extend_distinct, first_equal_rows
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.metric.alternation import Classes
 from ssdml.metric.features import ClassRepresentation
@@ -250,9 +251,9 @@ def restored_held_out(arrays: Mapping[str, Array]) -> HeldOut | None:
 
 def extended(kept: Kept, X: Array, n_jobs: int | None) -> Kept:
     """Add rows to the graphs of all forms; smoothed rows and the graph of the embedding go."""
-    forms = []
+    forms, both = [], np.vstack([kept.X, X])
+    first = first_equal_rows(both)
     for form in kept.forms:
-        new = form.linear(X)
-        graph = form.graph.extend(new, X=form.rows, n_jobs=n_jobs)
-        forms.append(Form(form.linear, np.vstack([form.rows, new]), graph))
-    return Kept(np.vstack([kept.X, X]), forms, None)
+        rows = np.vstack([form.rows, form.linear(X)])
+        forms.append(Form(form.linear, rows, extend_distinct(form.graph, rows, first, n_jobs)))
+    return Kept(both, forms, None)

@@ -8,6 +8,7 @@ from scipy.spatial.distance import cdist
 
 from ssdml.graphs import knn_graph
 from ssdml.graphs.neighbors.copies import (
+    extend_distinct,
     first_at_no_distance,
     first_equal_rows,
     graph_of_distinct,
@@ -48,6 +49,21 @@ def test_neighbors_are_the_nearest_distinct_rows(rows, k):
             assert graph.indices[row, 0] == first[row]
         np.testing.assert_allclose(graph.distances[row], expected, atol=1e-6)
     np.testing.assert_array_equal(first_at_no_distance(graph), first)
+
+
+@pytest.mark.parametrize("n", [20, 45, 59])
+@pytest.mark.parametrize("case", ["any", "equal before", "new are copies"])
+def test_extended_graph_is_that_of_all_rows(rows, n, case):
+    if case == "equal before":
+        rows[:n] = rows[0]
+    if case == "new are copies":
+        rows[n:] = rows[: 60 - n]
+    first = first_equal_rows(rows)
+    graph = graph_of_distinct(rows[:n], 5, first[:n])
+    expected = graph_of_distinct(rows, graph.n_neighbors, first)
+    found = extend_distinct(graph, rows, first)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.distances, expected.distances)
 
 
 def test_graph_of_rows_that_differ_is_the_usual_one(rng):

@@ -169,6 +169,17 @@ def test_an_extended_model_learns_from_new_rows_and_labels(digits):
     assert accuracy(model, y, labels) > accuracy(fresh, y, labels) - 0.02
 
 
+def test_copies_that_extend_a_model_teach_nothing_new(digits):
+    X, y = digits
+    labels = some(y, 5)
+    model = SSDML(random_state=0, max_rounds=1).fit(X, labels)
+    before = accuracy(model, y, labels)
+    rows = np.flatnonzero((labels != -1) & (y < 5)).repeat(30)
+    model.extend(X[rows], y[rows])
+    assert (model.transduction_[:900] == y)[labels == -1].mean() > before - 0.01
+    np.testing.assert_array_equal(model.transduction_[900:], y[rows])
+
+
 def test_earlier_labels_stay_when_names_are_added(digits):
     X, y = digits
     names = np.where(some(y, 3)[:500] != -1, np.where(y < 5, "low", "high")[:500], "")
