@@ -12,6 +12,7 @@ from ssdml.classification.forms import Form, LinearForm
 from ssdml.classification.softmax import softmax
 from ssdml.classification.trees import Trees
 from ssdml.graphs.laplacian import heat, heat_scales
+from ssdml.graphs.neighbors.copies import first_at_no_distance
 from ssdml.graphs.neighbors.exact import Ranking
 from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.neighbors.rows import Rows
@@ -60,6 +61,7 @@ class ClassInterpolator(NamedTuple):
     n_neighbors: Array  # (), an integer
     center: Floats | None = None  # (d,), of the form
     trees: Trees | None = None  # of the pool
+    distinct: Array | None = None  # numbers of the rows that are no copies; None: all
 
     @property
     def form(self) -> LinearForm:
@@ -82,15 +84,20 @@ class ClassInterpolator(NamedTuple):
         k, own = int(self.n_neighbors), np.arange(len(self.rows))[:, None]
         nearest = np.hstack([own, form.graph.indices[:, : k - 1]])
         lengths = np.hstack([np.zeros((len(own), 1), np.float32), form.graph.distances[:, : k - 1]])
+        if self.distinct is not None:
+            first = first_at_no_distance(form.graph)
+            nearest, lengths = nearest[first], lengths[first]
         trend = form.rows @ self.trend[:-1] + self.trend[-1]
         if of_trees is not None:
             trend += of_trees
         return self._roots(self._interpolate(trend, nearest, lengths), lengths[:, -1])
 
     def neighbors(self, queries: Array, n_jobs: int | None) -> Ranking:
-        """Nearest rows, (q, k), of rows in the form, (q, r), and their distances."""
-        k = int(self.n_neighbors)
-        return nearest_rows(Rows.of(self.rows), queries, k, n_jobs=n_jobs)
+        """Nearest distinct rows, (q, k), of rows in the form, (q, r), and their distances."""
+        k, distinct = int(self.n_neighbors), self.distinct
+        points = self.rows if distinct is None else self.rows[distinct]
+        nearest, lengths = nearest_rows(Rows.of(points), queries, k, n_jobs=n_jobs)
+        return nearest if distinct is None else distinct[nearest], lengths
 
     def other_rows(self, X: Array) -> Indices:
         """Rows of X that are not those of the fit, nor far nearer to them than their neighbors."""
@@ -204,7 +211,17 @@ def interpolator(
             logs -= direct.of_trees
         logs *= np.float32(direct.share)
     scales = heat_scales(form.graph.distances[:, -1])
-    k = np.asarray(form.graph.n_neighbors)
+    k, distinct = form.graph.n_neighbors, np.unique(first_at_no_distance(form.graph))
     mean, matrix, center = form.linear
-    trees = None if direct is None else direct.trees
-    return ClassInterpolator(mean, matrix, rows, scales, trend, logs, k, center, trees)
+    return ClassInterpolator(
+        mean,
+        matrix,
+        rows,
+        scales,
+        trend,
+        logs,
+        np.asarray(k),
+        center,
+        trees=None if direct is None else direct.trees,
+        distinct=distinct if k < len(distinct) < len(rows) else None,  # else all rows are equal
+    )

@@ -27,7 +27,7 @@ from ssdml.utils.typing import Array
 
 INPUT, OUTPUT = "X", "embedding"  # names in the graph
 INSTALL = "pip install 'ssdml[onnx]'"
-ARRAYS = tuple(name for name in ClassInterpolator._fields if name != "trees")
+ARRAYS = tuple(n for n in ClassInterpolator._fields if n not in ("trees", "n_neighbors"))
 MOST_BYTES = 2**31 - 2**20  # of weights: the format is limited to 2 GB per file
 
 
@@ -51,6 +51,8 @@ class RowEmbedding(nn.Module):
             classifier = representation.classifier
             self.n_neighbors = int(classifier.n_neighbors)
             self.centered = classifier.center is not None
+            if classifier.distinct is None:
+                classifier = classifier._replace(distinct=np.arange(len(classifier.rows)))
             for name in ARRAYS:
                 part = getattr(classifier, name)
                 self.register_buffer(f"part_{name}", torch.tensor(0 if part is None else part))
@@ -62,11 +64,11 @@ class RowEmbedding(nn.Module):
         return (self._represent(X) if self.n_neighbors else X) @ self.columns
 
     def _represent(self, X: torch.Tensor) -> torch.Tensor:
-        mean, matrix, rows, scales, trend, residuals, _, center = (
+        mean, matrix, rows, scales, trend, residuals, center, distinct = (
             self.get_buffer(f"part_{name}") for name in ARRAYS
         )
         # In double precision up to the distances, then rounded: equal ones must stay equal.
-        exact, points = X.double(), rows.double()
+        exact, points = X.double(), rows[distinct].double()
         seen = normalize(normalize(exact) - center) if self.centered else exact
         queries = ((seen - mean) @ matrix).clamp(-FARTHEST, FARTHEST).float()
         asked = queries.double()
@@ -76,7 +78,7 @@ class RowEmbedding(nn.Module):
         lengths = squares.gather(1, nearest).clamp(min=0).sqrt().float()
         # ONNX's topk takes the lower index of equal distances, as transform does.
         lengths, order = torch.topk(lengths, self.n_neighbors, dim=1, largest=False)
-        nearest = nearest.gather(1, order)
+        nearest = distinct[nearest.gather(1, order)]
         own = torch.maximum(lengths[:, -1:], scales.min())
         weights = torch.exp(-(lengths / own) * (lengths / scales[nearest])).clamp(min=WEIGHT_FLOOR)
         weights = weights / weights.sum(1, keepdim=True)

@@ -49,9 +49,10 @@ TREES = {  # of t nodes, s trees and g labeled rows
     "trees_codes": "i g",
     "trees_weight": "f",
 }
-OPTIONAL = {  # of m labeled rows, h of them held out
+OPTIONAL = {  # of m labeled rows, h of them held out, and u distinct ones
     "labeled_rows_": "i m",
     "classifier_center": "f {d}",
+    "classifier_distinct": "i u",
     "held_out_rows": "i h",
     "held_out_codes": "i h",
     "held_out_distributions": "f h c",
@@ -174,12 +175,14 @@ def _check_saved(config: dict[str, Any], arrays: dict[str, Array]) -> None:
     shapes = _shapes(config, arrays)
     check_arrays(arrays, shapes)
     if "classifier_rows" in shapes:
-        k, most = int(arrays["classifier_n_neighbors"]), len(arrays["classifier_rows"])
+        k = int(arrays["classifier_n_neighbors"])
+        most = len(arrays.get("classifier_distinct", arrays["classifier_rows"]))
         if not 1 <= k <= most:
             raise ValueError(f"classifier_n_neighbors must be from 1 to {most}; got {k}")
     n_rows, n_classes = arrays["label_distributions_"].shape
     limits = (
         (n_rows, ("reference_rows_", "labeled_rows_", "held_out_rows")),
+        (len(arrays.get("classifier_rows", ())), ("classifier_distinct",)),
         (n_classes, ("held_out_codes", "trees_codes")),
         (config["n_features_in"], ("trees_columns",)),
         (len(arrays.get("trees_columns", ())), ("trees_children", "trees_roots", "trees_leaves")),

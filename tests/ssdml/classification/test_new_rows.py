@@ -20,6 +20,7 @@ from ssdml.classification.new_rows import (
 from ssdml.classification.trees import Columns, Trees, grow_trees
 from ssdml.graphs import knn_graph
 from ssdml.graphs.laplacian import WEIGHT_FLOOR, heat_scales
+from ssdml.graphs.neighbors.copies import first_equal_rows, graph_of_distinct
 
 
 def form_of(X, k=6):
@@ -109,6 +110,19 @@ def test_what_the_pool_alone_knows_is_predicted(rng):
     queries = rng.standard_normal((200, 4))
     expected = (queries @ MAP).argmax(axis=1)
     assert (predict(queries).argmax(axis=1) == expected).mean() > 0.97
+
+
+def test_new_rows_are_compared_with_distinct_rows(X, known):
+    linear, some = principal_form(X), np.r_[np.arange(80), np.repeat(np.arange(20), 30)]
+    rows = linear(X[some])
+    form = Form(linear, rows, graph_of_distinct(rows, 6, first_equal_rows(rows)))
+    predict, queries = interpolator(form, known[some]), linear(X[:60] + X[20:])
+    usual = interpolator(form_of(X), known)
+    for found, expected in zip(
+        predict.neighbors(queries, None), usual.neighbors(queries, None), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(predict.roots_at_rows(form), predict.roots(X[some]), atol=1e-5)
 
 
 @pytest.mark.parametrize("pool", [False, True])

@@ -73,6 +73,9 @@ def test_copies_of_rows_teach_nothing_new(digits, fitted, case):
     right = (model.transduction_[: len(y)] == y).mean()
     assert right > (fitted.transduction_ == y).mean() - 0.015
     assert (model.transduction_[len(y) :] == model.transduction_[rows]).mean() > 0.99
+    embedding = model.transform(np.r_[X, X[rows]])
+    atol = 1e-4 * np.abs(embedding).max()
+    np.testing.assert_allclose(model.embedding_, embedding, rtol=0, atol=atol)
 
 
 def test_seed_determines_the_approximate_search(digits, monkeypatch):

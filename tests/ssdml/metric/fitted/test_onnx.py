@@ -20,6 +20,7 @@ from ssdml.classification.new_rows import DirectScores, interpolator
 from ssdml.classification.trees import Columns, Trees, grow_trees
 from ssdml.deep.onnx import SampleEmbedding
 from ssdml.graphs import knn_graph
+from ssdml.graphs.neighbors.copies import first_equal_rows, graph_of_distinct
 from ssdml.metric.features import ClassRepresentation
 from ssdml.metric.fitted import onnx as export
 from ssdml.metric.fitted.onnx import RowEmbedding, write_onnx
@@ -173,11 +174,13 @@ def test_trees_are_exported(rng, tmp_path):
         np.testing.assert_allclose(run(path, queries), representation(queries), **TOL)
 
 
-def test_of_equally_near_rows_the_first_are_taken(rng, tmp_path):
+@pytest.mark.parametrize("n_copies", [0, 20])
+def test_of_equally_near_rows_the_first_are_taken(rng, tmp_path, n_copies):
     """Points of a grid far from 0, and between them: float32 holds their distances, not squares."""
     grid = 1000 + np.stack(np.meshgrid(*[np.arange(4.0)] * 3), axis=-1).reshape(-1, 3)
+    grid = np.vstack([grid, grid[:1].repeat(n_copies, axis=0)])
     linear = LinearForm(np.zeros(3), np.eye(3))
-    form = Form(linear, linear(grid), knn_graph(linear(grid), 5))
+    form = Form(linear, linear(grid), graph_of_distinct(linear(grid), 5, first_equal_rows(grid)))
     classes = rng.dirichlet(np.ones(3), len(grid))
     representation = ClassRepresentation(interpolator(form, classes))
     module = RowEmbedding(np.eye(6), representation)

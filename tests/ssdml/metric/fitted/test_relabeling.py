@@ -169,7 +169,7 @@ def test_an_extended_model_learns_from_new_rows_and_labels(digits):
     assert accuracy(model, y, labels) > accuracy(fresh, y, labels) - 0.02
 
 
-def test_copies_that_extend_a_model_teach_nothing_new(digits):
+def test_copies_that_extend_a_model_teach_nothing_new(digits, tmp_path):
     X, y = digits
     labels = some(y, 5)
     model = SSDML(random_state=0, max_rounds=1).fit(X, labels)
@@ -178,6 +178,9 @@ def test_copies_that_extend_a_model_teach_nothing_new(digits):
     model.extend(X[rows], y[rows])
     assert (model.transduction_[:900] == y)[labels == -1].mean() > before - 0.01
     np.testing.assert_array_equal(model.transduction_[900:], y[rows])
+    model.save(tmp_path)
+    embedding = SSDML.load(tmp_path).transform(np.r_[X, X[rows]])
+    np.testing.assert_allclose(model.embedding_, embedding, rtol=0, atol=1e-4)
 
 
 def test_earlier_labels_stay_when_names_are_added(digits):
