@@ -107,7 +107,10 @@ def _with_copies(graph: KNNGraph, first: Ints) -> KNNGraph:
 
 
 def first_at_no_distance(graph: KNNGraph) -> Ints:
-    """Number of the first row at distance 0 from each row, in a graph of distinct rows.
+    """Number of the first row that each row is a copy of, or its own, in a graph of distinct rows.
+
+    Copies are at distance 0 from the first, and neighbors of none. Other rows at distance 0, as
+    multiples of each other have the same direction, are neighbors.
 
     Examples
     --------
@@ -115,5 +118,7 @@ def first_at_no_distance(graph: KNNGraph) -> Ints:
     >>> first_at_no_distance(graph_of_distinct(rows, 2, first_equal_rows(rows))).tolist()
     [0, 0, 0, 3, 4]
     """
-    own = np.arange(graph.n_samples)
-    return np.where(graph.distances[:, 0] == 0, np.minimum(graph.indices[:, 0], own), own)
+    own, nearest = np.arange(graph.n_samples), graph.indices[:, 0]
+    are_copies = (graph.distances[:, 0] == 0) & (nearest < own)
+    are_copies[graph.indices] = False
+    return np.where(are_copies, nearest, own)

@@ -80,3 +80,16 @@ def test_few_distinct_rows_have_a_graph(distinct):
     graph = graph_of_distinct(rows, 4, first_equal_rows(rows))
     assert graph.n_neighbors == (4 if distinct == 1 else 1)
     np.testing.assert_array_equal(first_at_no_distance(graph)[2:] % distinct, rows[2:, 0])
+
+
+@pytest.mark.parametrize("n_equal", [3, 40])
+def test_rows_that_are_equal_but_for_their_lengths_are_no_copies(rng, n_equal):
+    X = np.outer(2.0 ** np.arange(n_equal), rng.standard_normal(3))
+    X = np.vstack([X, rng.standard_normal((20, 3)), X[:2], X[:2]])
+    directions = X / np.linalg.norm(X, axis=1, keepdims=True)
+    graph = graph_of_distinct(directions, 5, first_equal_rows(X))
+    first = first_at_no_distance(graph)
+    np.testing.assert_array_equal(first[first], first)
+    np.testing.assert_array_equal(first[-4:], [0, 1, 0, 1])
+    if n_equal == 3:  # all of them are neighbors of some
+        np.testing.assert_array_equal(first, first_equal_rows(X))

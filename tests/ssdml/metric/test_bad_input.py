@@ -528,7 +528,7 @@ def test_read_only_arrays_are_not_modified(model, X, y):
     [
         "ssdml.classification.forms.graph_of_distinct",
         "ssdml.metric.estimator.learn_classes",
-        "ssdml.metric.alternation.mine_triplets",
+        "ssdml.metric.alternation.found_triplets",
         "ssdml.metric.alternation.learn_metric",
         "ssdml.metric.fitted.kept.embed",  # the last step, when the components are known
     ],

@@ -147,10 +147,10 @@ def test_row_order_does_not_matter_to_the_paper(blobs, rng):
 @pytest.mark.parametrize(
     ("params", "target", "argument", "expected"),
     [
-        ({"n_neighbors": 7}, "ssdml.classification.forms.knn_graph", 1, 7),
-        ({"n_jobs": 2}, "ssdml.classification.forms.knn_graph", "n_jobs", 2),
-        ({"n_jobs": 2}, "ssdml.metric.alternation.knn_graph", "n_jobs", 2),
-        ({"n_neighbors": 7}, "ssdml.metric.alternation.knn_graph", 1, 7),
+        ({"n_neighbors": 7}, "ssdml.classification.forms.graph_of_distinct", 1, 7),
+        ({"n_jobs": 2}, "ssdml.classification.forms.graph_of_distinct", "n_jobs", 2),
+        ({"n_jobs": 2}, "ssdml.metric.alternation.graph_of_distinct", "n_jobs", 2),
+        ({"n_neighbors": 7}, "ssdml.metric.alternation.graph_of_distinct", 1, 7),
         (
             {"n_neighbors": 7, "propagation": "one-sided", "mining": "neighborhood"},
             "ssdml.metric.estimator.knn_graph",
@@ -171,7 +171,7 @@ def test_row_order_does_not_matter_to_the_paper(blobs, rng):
         ),
         (
             {"mining": "neighborhood"},
-            "ssdml.metric.alternation.mine_triplets",
+            "ssdml.metric.alternation.found_triplets",
             "strategy",
             "neighborhood",
         ),
@@ -197,9 +197,9 @@ def test_parameter_reaches_the_kernel(blobs, monkeypatch, params, target, argume
 
 @pytest.mark.parametrize(("propagation", "factored"), [("two-sided", True), ("one-sided", False)])
 def test_propagation_chooses_the_affinities(blobs, monkeypatch, propagation, factored):
-    mine, seen = alternation.mine_triplets, []
+    mine, seen = alternation.found_triplets, []
     monkeypatch.setattr(
-        alternation, "mine_triplets", lambda *a, **k: seen.append(a[1]) or mine(*a, **k)
+        alternation, "found_triplets", lambda *a, **k: seen.append(a[1]) or mine(*a, **k)
     )
     SSDML(propagation=propagation, mining="neighborhood", guard=False, random_state=0).fit(
         *blobs[::2]
