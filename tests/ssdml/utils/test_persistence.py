@@ -74,9 +74,9 @@ def test_loaded_model_is_bitwise_equal(model, blobs, tmp_path):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
     if model.representation_ is not None:
         assert loaded.representation_.classifier is loaded.classifier_
-        *before, trees = model.classifier_
-        *after, loaded_trees = loaded.classifier_
-        for one, other in zip(before, after, strict=True):
+        before, after = model.classifier_._asdict(), loaded.classifier_._asdict()
+        trees, loaded_trees = before.pop("trees"), after.pop("trees")
+        for one, other in zip(before.values(), after.values(), strict=True):
             assert (one is None) == (other is None)
             if one is not None:
                 assert (other.shape, other.dtype) == (one.shape, one.dtype)
