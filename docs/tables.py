@@ -76,6 +76,8 @@ STARTS = ("input", *CLASSIFIERS, "pca")
 METRICS = ("lrml", "seraph", "isdml", "apllr", "apit", "ssdml-paper")
 THEIRS = ("lda", "nca", "self-training", "label-spreading", "umap", *METRICS)
 
+EVERY = ("input", "logistic", "knn", "poisson", "pca", *THEIRS, *OURS)
+
 WHOLE = "deep-ssdml"
 NETWORKS = (
     *("input", "initial", "initial[pretrain_epochs=30]"),
@@ -447,24 +449,24 @@ def proxy_ablation() -> Lines:
         )
 
 
-def on_caltech101() -> dict[int, list[Row]]:
+def on_photographs(dataset: str, methods: Sequence[str]) -> dict[int, list[Row]]:
     """Runs on features of photographs, by labels per class."""
-    budgets = sorted({row["labels_per_class"] for row in succeeded("photographs", "caltech101")})
-    return {n: finished("photographs", "caltech101", COMPARED, n) for n in budgets}
+    budgets = sorted({row["labels_per_class"] for row in succeeded("photographs", dataset)})
+    return {n: finished("photographs", dataset, methods, n) for n in budgets}
 
 
-def caltech101(score: str) -> Lines:
+def caltech101(score: str, dataset: str = "caltech101", methods: Sequence[str] = COMPARED) -> Lines:
     """A score on features of photographs, by labels per class."""
-    columns = {n: cells(rows, score) for n, rows in on_caltech101().items()}
+    columns = {n: cells(rows, score) for n, rows in on_photographs(dataset, methods).items()}
     yield score, *map(str, columns)
-    for name in COMPARED:
+    for name in methods:
         if any(name in found for found in columns.values()):
-            yield f"`{name}`", *(found.get(name, "") for found in columns.values())
+            yield named(name), *(found.get(name, "") for found in columns.values())
 
 
 def caltech101_gain() -> Lines:
     """The paired gain in accuracy over logistic regression, by labels per class."""
-    runs = on_caltech101()
+    runs = on_photographs("caltech101", COMPARED)
     yield "gain in accuracy", *map(str, runs)
     gains = (gap(by_method(rows, "accuracy"), "ssdml", "logistic") for rows in runs.values())
     yield "`ssdml` over `logistic`, paired", *gains
@@ -531,6 +533,10 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "caltech101 NMI": partial(caltech101, "NMI"),
     "caltech101 recall": partial(caltech101, "R@1"),
     "caltech101 gain": caltech101_gain,
+    **{
+        f"components {title}": partial(caltech101, score, "caltech101-components", EVERY)
+        for title, score in (("accuracy", "accuracy"), ("NMI", "NMI"), ("recall", "R@1"))
+    },
     "baselines NMI": partial(baselines, "NMI"),
     "baselines accuracy": partial(baselines, "accuracy"),
     "tuned NMI": partial(baselines, "NMI", SUFFIX),

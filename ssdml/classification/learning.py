@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.metrics import d2_log_loss_score
 
+from ssdml.classification.confidence import confidence_power
 from ssdml.classification.forms import Form
 from ssdml.classification.new_rows import DirectScores
 from ssdml.classification.pool import (
@@ -53,7 +54,6 @@ TRUST_POWER = 1.5
 MAX_REACH, FEW_REACH = 0.8, 0.97
 FARTHER = 0.3  # share of the rest of the way that labels reach farther on a second graph
 FAINT = 1e-9  # added to probabilities before logarithms
-CONFIDENCE_ROWS = 5000
 FEW_HELD_OUT = 10  # held-out labels that halve what they confirm
 BIAS_RIDGE = 5.0  # of the logarithms of factors that correct class probabilities
 MOST_SKEW = 0.5  # that one label per class can show
@@ -446,23 +446,3 @@ def _pooled(voters: tuple[Voter, ...], factors: Floats, n: int) -> Array:
             pooled[rows] += np.float32(voter.weight) * voter.classifier.logits(rows)
         pooled[rows] = softmax(pooled[rows])
     return reweighted(pooled, factors)
-
-
-def confidence_power(distributions: Array, confidence: float) -> float:
-    """Power of distributions (n, C) under which their largest entries have the given mean.
-
-    Examples
-    --------
-    >>> round(confidence_power(np.array([[0.6, 0.4]]), 0.692), 2)
-    2.0
-    """
-    logs = np.log(distributions[:: max(1, len(distributions) // CONFIDENCE_ROWS)] + FAINT)
-    gaps = logs - logs.max(axis=1, keepdims=True)
-    low, high = np.log(0.05), np.log(50.0)
-    for _ in range(12):  # to 0.2% of the power
-        middle = (low + high) / 2
-        if (1 / np.exp(gaps * np.exp(middle)).sum(axis=1)).mean() < confidence:
-            low = middle
-        else:
-            high = middle
-    return float(np.exp((low + high) / 2))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
 
+from ssdml.classification.confidence import CONFIDENCE_ROWS, confidence_power
 from ssdml.classification.forms import Form, LinearForm
 from ssdml.classification.softmax import softmax
 from ssdml.classification.trees import Trees
@@ -23,6 +25,7 @@ from ssdml.utils.validation import level_of_caller
 TREND = 0.5  # share of the linear trend in the prediction
 RIDGE = 1e-3  # of the trend, relative to the mean variance of a column
 FAINT = 1e-4  # least probability
+MOST_POWER = 2.0  # of interpolated probabilities, which are less sure than known ones
 FAR = 0.02  # share of training rows farther from their neighbors where a row is half as near
 ROUNDING = 1e-3  # relative, of distances that count as equal
 FEWEST_JUDGED = 10  # new rows
@@ -49,7 +52,7 @@ class ClassInterpolator(NamedTuple):
     residuals grows from a half to 1 with the reach of the labels on the graph. The trend is half
     the linear regression of G on the rows, and what the members of the pool that need no graph say:
     regressions and trees. It distinguishes rows with the same neighbors; the residuals carry what
-    the graph found.
+    the graph found. The mean of residuals is less sure than each: :meth:`power` makes up for it.
     """
 
     mean: Floats  # (d,)
@@ -104,6 +107,35 @@ class ClassInterpolator(NamedTuple):
         gaps = np.linalg.norm(self.form(X) - self.rows, axis=1)
         slack = ROUNDING * self.scales + 1e-5 * np.linalg.norm(self.rows, axis=1)  # of float32
         return np.flatnonzero(gaps > slack)
+
+    def power(self, form: Form, distributions: Array, of_trees: Array | None = None) -> np.float32:
+        """Factor of scores, from 1 to 2, with which rows are as sure as they are known to be.
+
+        Rows of the form, with known distributions (n, C), are interpolated from the other rows.
+        Those without doubt, such as labeled rows, do not count, nor do copies.
+        """
+        unsure = distributions.max(axis=1) < 1
+        distinct = np.arange(len(unsure)) if self.distinct is None else self.distinct
+        rows = distinct[unsure[distinct]]
+        rows = rows[:: max(1, len(rows) // CONFIDENCE_ROWS)]
+        if not len(rows):
+            return np.float32(1)
+        k = int(self.n_neighbors)
+        trend = form.rows[rows] @ self.trend[:-1] + self.trend[-1]
+        if of_trees is not None:
+            trend += of_trees[rows]
+        nearest, lengths = form.graph.indices[rows, :k], form.graph.distances[rows, :k]
+        found = self._interpolate(trend, nearest, lengths)
+        power = confidence_power(found, distributions[rows].max(axis=1).mean())
+        return np.float32(np.clip(power, 1, MOST_POWER))
+
+    def times(self, power: np.float32) -> Self:
+        """Raise the probabilities to a power; arrays are changed in place."""
+        for scores in (self.trend, self.residuals):
+            np.multiply(scores, power, out=scores)
+        if self.trees is None:
+            return self
+        return self._replace(trees=replace(self.trees, weight=float(power * self.trees.weight)))
 
     def _at(self, X: Array, n_jobs: int | None) -> tuple[Array, Array]:
         """Class probabilities (q, C), and distances (q,) to the k-th neighbors."""

@@ -246,10 +246,13 @@ def fit_interpolator(
     X, distributions, form, direct = rows
     if form is None:
         return None, None
-    classifier = interpolator(form, distributions, direct)
+    of_trees = None if direct is None else direct.of_trees
+    smooth = interpolator(form, distributions, direct)
+    power = smooth.power(form, distributions, of_trees)
+    classifier = smooth.times(power)
     if not represent:
         return classifier, None
-    roots = classifier.roots_at_rows(form, None if direct is None else direct.of_trees)
+    roots = classifier.roots_at_rows(form, None if of_trees is None else power * of_trees)
     return classifier, np.hstack([roots.astype(X.dtype, copy=False), X])
 
 

@@ -10,11 +10,11 @@ from sklearn.metrics import balanced_accuracy_score
 
 from ssdml import SSDML
 from ssdml.classification import learning, pool
+from ssdml.classification.confidence import confidence_power
 from ssdml.classification.forms import forms_with_graphs
 from ssdml.classification.learning import (
     Evidence,
     HeldOut,
-    confidence_power,
     learn_evidence,
     other_rows,
     without_copies,
@@ -155,14 +155,6 @@ def test_distributions_follow_the_formula(rng, beside):
     F[labeled] = labels
     np.testing.assert_allclose(found, F, atol=5e-3)
     assert found[free].max(axis=1).mean() == pytest.approx(evidence.confidence, abs=5e-3)
-
-
-@pytest.mark.parametrize("confidence", [0.4, 0.7, 0.95])
-def test_power_gives_the_wanted_confidence(rng, confidence):
-    rows = rng.dirichlet(np.ones(4), 500)
-    powers = rows ** confidence_power(rows, confidence)
-    found = (powers / powers.sum(axis=1, keepdims=True)).max(axis=1).mean()
-    assert found == pytest.approx(confidence, abs=1e-3)
 
 
 def test_other_rows_are_all_rows_if_there_are_no_others():

@@ -11,6 +11,7 @@ from ssdml.classification.forms import Form, LinearForm, principal_form
 from ssdml.classification.new_rows import (
     FAINT,
     FAR,
+    MOST_POWER,
     RIDGE,
     TREND,
     DirectScores,
@@ -42,8 +43,13 @@ def nothing(rows):
     return 0 * rows[:, :3]
 
 
-def slow_interpolation(X, known, queries, *, k=6, linear=nothing, trees=nothing, share=1.0):
-    """The formula of the class, row by row; ``linear`` and ``trees`` score centered rows."""
+def slow_interpolation(
+    X, known, queries, *, k=6, linear=nothing, trees=nothing, share=1.0, from_others=False
+):
+    """The formula of the class, row by row; ``linear`` and ``trees`` score centered rows.
+
+    ``from_others``: queries are the rows, and not their own neighbors.
+    """
     center = X.mean(axis=0)
     rows, queries = X - center, queries - center
     logs = np.log(np.maximum(known, FAINT))
@@ -55,7 +61,7 @@ def slow_interpolation(X, known, queries, *, k=6, linear=nothing, trees=nothing,
     found = []
     for query in queries:
         away = np.linalg.norm(rows - query, axis=1)
-        nearest = np.argsort(away, kind="stable")[:k]
+        nearest = np.argsort(away, kind="stable")[from_others:][:k]
         own = max(away[nearest[-1]], scales.min())
         weights = np.maximum(np.exp(-(away[nearest] ** 2) / (own * scales[nearest])), WEIGHT_FLOOR)
         rest = G[nearest] - ridge.predict(rows[nearest]) - trees(rows[nearest])
@@ -99,6 +105,54 @@ def test_the_pool_joins_the_trend_and_residuals_count_by_their_share(X, known, r
     )
     np.testing.assert_allclose(found, expected, atol=2e-4)
     assert np.abs(found - interpolator(form_of(X), known)(queries)).max() > 0.05
+
+
+def to_power(probabilities, power):
+    powers = probabilities**power
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("n_certain", [0, 4])
+def test_the_power_makes_rows_as_sure_as_they_are_known(X, n_certain):
+    """If they are interpolated from the others; labeled rows do not count."""
+    known = np.exp(3 * X[:, :3])
+    known /= known.sum(axis=1, keepdims=True)
+    known[:n_certain] = np.eye(3)[known[:n_certain].argmax(axis=1)]
+    power = interpolator(form_of(X), known).power(form_of(X), known)
+    assert 1.02 < power < MOST_POWER
+    found = slow_interpolation(X, known, X, from_others=True)[n_certain:]
+    expected = known[n_certain:].max(axis=1).mean()
+    assert found.max(axis=1).mean() < expected - 0.01
+    np.testing.assert_allclose(to_power(found, power).max(axis=1).mean(), expected, atol=2e-3)
+
+
+def test_the_power_is_at_least_1_and_at_most_2(X, known, rng):
+    form = form_of(X)
+    for distributions, expected in (
+        (np.eye(3)[known.argmax(axis=1)], 1.0),  # no row has doubt
+        (np.tile([0.7, 0.2, 0.1], (80, 1)), 1.0),
+        (rng.dirichlet(np.full(3, 0.05), 80), MOST_POWER),  # neighbors contradict each other
+    ):
+        power = interpolator(form, distributions).power(form, distributions)
+        np.testing.assert_allclose(power, expected, rtol=5e-3)
+
+
+def test_the_power_ignores_copies(X):
+    linear, some = principal_form(X), np.r_[np.arange(80), np.repeat(np.arange(20), 30)]
+    known, rows = to_power(np.exp(X[:, :3]), 3), linear(X[some])
+    form = Form(linear, rows, graph_of_distinct(rows, 6, first_equal_rows(rows)))
+    one, other = form_of(X), interpolator(form, known[some])
+    expected = interpolator(one, known)._replace(trend=other.trend, residuals=other.residuals[:80])
+    np.testing.assert_allclose(
+        other.power(form, known[some]), expected.power(one, known), rtol=5e-3
+    )
+
+
+def test_scores_times_a_power_are_probabilities_to_that_power(X, known, rng):
+    queries, pool = rng.standard_normal((9, 4)), pool_of(X, known, 0.5)
+    predict = interpolator(form_of(X), known, pool)
+    expected = to_power(predict(queries), 1.7)
+    np.testing.assert_allclose(predict.times(np.float32(1.7))(queries), expected, rtol=1e-4)
 
 
 def test_what_the_pool_alone_knows_is_predicted(rng):
