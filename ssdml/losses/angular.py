@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -10,7 +12,6 @@ from torch.nn import functional
 from ssdml.losses.batch import Batch, can_check_values
 from ssdml.losses.pairs import (
     PairLoss,
-    PairWeights,
     distinct_pairs,
     has_triplets,
     pair_weights,
@@ -19,6 +20,8 @@ from ssdml.losses.pairs import (
 )
 from ssdml.utils.linalg import angular_factor
 from ssdml.utils.torch_tools import take_rows, to_device
+
+BLOCK = 2**22  # triplets at once, if they are many: 16 MB in float32
 
 
 def angular_triplet_loss(
@@ -58,9 +61,10 @@ class AngularTripletLoss(PairLoss):
     -----
     Called as :class:`Loss <ssdml.losses.base.Loss>`. Triplets are those of ``indices_tuple``, which
     may be :class:`Triplets <ssdml.graphs.Triplets>`, in O(n_triplets · d) memory, or all that pairs
-    or labels allow, in O(n_pairs · m) memory for n_pairs positive pairs and m references if that is
-    less. Their number depends on the labels, so torch.compile breaks the graph there unless dynamic
-    shapes are captured (``fullgraph=True`` or
+    or labels allow, in O(n m) memory for n embeddings and m references: if they are many, in blocks
+    that the backward pass computes again (a minute for 2 · 10⁹ triplets on one core), but not under
+    torch.compile. Their number depends on labels, so torch.compile breaks the graph there unless
+    dynamic shapes are captured (``fullgraph=True`` or
     ``torch._dynamo.config.capture_dynamic_output_shape_ops``). Given triplets make one graph.
 
     Differs from [1]_ in one way: a weighted mean instead of the sum.
@@ -92,11 +96,13 @@ class AngularTripletLoss(PairLoss):
         return has_triplets(batch, type(self).__name__)
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
-        """Compute the weighted mean over the triplets."""
-        if batch.tuples is None and can_check_values():
-            batch = _with_few_triplets(batch, pair_weights(batch, type(self).__name__))
-        if batch.tuples is None or _has_many_triplets(batch):
-            return self._of_all(batch)
+        """Compute the weighted mean over the triplets, in the way that takes least memory."""
+        if batch.tuples is None or len(batch.tuples) == 4:
+            way = _cheapest_way(batch, type(self).__name__) if can_check_values() else "pairs"
+            if way != "triplets":
+                return self._of_pairs(batch) if way == "pairs" else self._in_blocks(batch)
+        if batch.tuples is None:
+            batch = _with_tuples(batch, type(self).__name__)
         anchor, positive, negative, weights = _triplets(batch)
         if batch.weights is not None:
             weights = weights * batch.weights[anchor]
@@ -122,7 +128,7 @@ class AngularTripletLoss(PairLoss):
             angular_factor(self.angle),
         )
 
-    def _of_all(self, batch: Batch) -> torch.Tensor:
+    def _of_pairs(self, batch: Batch) -> torch.Tensor:
         """Compute the loss of every positive pair with every negative of its anchor."""
         weights = pair_weights(batch, type(self).__name__)
         anchor, positive = weights.positive.nonzero(as_tuple=True)
@@ -142,26 +148,44 @@ class AngularTripletLoss(PairLoss):
         of_pairs = weights.anchor[anchor] * weights.positive[anchor, positive]
         return weighted_mean(losses, of_pairs[:, None] * weights.negative[anchor])
 
+    def _in_blocks(self, batch: Batch) -> torch.Tensor:
+        """Compute as :meth:`_of_pairs`, by blocks that the backward pass computes again."""
+        anchor, positive, negative = (
+            part / part.amax().clamp_min(torch.finfo(part.dtype).tiny)  # sums remain finite
+            for part in pair_weights(batch, type(self).__name__)
+        )
+        factor, blocks = angular_factor(self.angle), []
+        for rows, near, far in _groups(batch, positive > 0, negative > 0):
+            of_far = negative[rows][:, far]
+            for some in torch.split(near, max(1, BLOCK // (len(rows) * len(far)))):
+                of_near = anchor[rows, None] * positive[rows][:, some]
+                blocks.append((rows, some, far, of_near, of_far, factor))
+        ends = batch.embeddings, batch.reference
+        total = _SumOfBlocks.apply(*ends, blocks)  # type: ignore[no-untyped-call]
+        weight = (anchor * positive.sum(dim=1) * negative.sum(dim=1)).sum()
+        return total / torch.where(weight > 0, weight, 1)
 
-def _with_few_triplets(batch: Batch, pairs: PairWeights) -> Batch:
-    """Give a batch its pairs as tuples if it has few negatives, as one of almost one class."""
-    near, far = (part.count_nonzero(dim=1) for part in (pairs.positive, pairs.negative))
-    m, d = batch.reference.shape
-    if int((near * far).sum()) * d > int(near.sum()) * m:
-        return batch
-    tuples = (*pairs.positive.nonzero().T, *pairs.negative.nonzero().T)
-    return batch._replace(tuples=tuples)  # the weights of rows are multiplied later
 
-
-def _has_many_triplets(batch: Batch) -> bool:
-    """Whether the triplets of pairs need more memory than all pairs with all references."""
-    assert batch.tuples is not None
-    if len(batch.tuples) == 3 or not can_check_values():
-        return len(batch.tuples) == 4
-    anchor, _, other_anchor, _ = batch.tuples
+def _cheapest_way(batch: Batch, who: str) -> str:
+    """Return the way to go over the triplets of pairs that takes least memory."""
     n, (m, d) = len(batch.embeddings), batch.reference.shape
-    of_anchor, of_other = (torch.bincount(rows, minlength=n) for rows in (anchor, other_anchor))
-    return int((of_anchor * of_other).sum()) * d > len(anchor) * m
+    if batch.tuples is None:
+        _, positive, negative = pair_weights(batch, who)
+        near, far = (part.count_nonzero(dim=1) for part in (positive, negative))
+    else:
+        near, far = (torch.bincount(rows, minlength=n) for rows in batch.tuples[::2])
+    entries = {
+        "triplets": int((near * far).sum()) * d,
+        "pairs": int(near.sum()) * m,
+        "blocks": max(n * m, BLOCK),
+    }
+    return min(entries, key=lambda way: entries[way])
+
+
+def _with_tuples(batch: Batch, who: str) -> Batch:
+    """Give a batch its pairs as tuples; the weights of rows are multiplied later."""
+    _, positive, negative = pair_weights(batch, who)
+    return batch._replace(tuples=(*positive.nonzero().T, *negative.nonzero().T))
 
 
 def _triplets(batch: Batch) -> tuple[torch.Tensor, ...]:
@@ -178,6 +202,65 @@ def _triplets(batch: Batch) -> tuple[torch.Tensor, ...]:
     starts, begun = counts.cumsum(0) - counts, counts[anchor].cumsum(0) - counts[anchor]
     second = torch.arange(len(first), device=first.device) + (starts[anchor] - begun)[first]
     return anchor[first], positive[first], negative[second], near[first] * far[second]
+
+
+def _groups(
+    batch: Batch, near: torch.Tensor, far: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Yield anchors with the same positives, but for themselves, and the same negatives."""
+    same = near.clone().fill_diagonal_(True) if batch.without_diagonal else near
+    _, groups = torch.unique(torch.cat([same, far], dim=1), dim=0, return_inverse=True)
+    for group in range(int(groups.max()) + 1):
+        rows = (groups == group).nonzero()[:, 0]
+        ends = [part[rows].any(dim=0).nonzero()[:, 0] for part in (near, far)]
+        if all(len(part) for part in ends):
+            yield rows, *ends
+
+
+def _block_sum(
+    rows: torch.Tensor,
+    others: torch.Tensor,
+    anchor: torch.Tensor,
+    positive: torch.Tensor,
+    negative: torch.Tensor,
+    of_near: torch.Tensor,
+    of_far: torch.Tensor,
+    factor: float,
+) -> torch.Tensor:
+    """Sum the losses of all triplets of the ends; pairs with the anchor have weights."""
+    a, p, n = take_rows(rows, anchor), take_rows(others, positive), take_rows(others, negative)
+    to_positive = squared_distances(a, p)[:, :, None]
+    to_negative = squared_distances(torch.cat([a, p]), n)
+    losses = _losses(to_positive, to_negative[: len(a), None], to_negative[len(a) :], factor)
+    return (of_near * (losses @ of_far[:, :, None])[:, :, 0]).sum()
+
+
+class _SumOfBlocks(torch.autograd.Function):
+    """Sum of :func:`_block_sum` over blocks, which the backward pass computes again.
+
+    Checkpoints would do, but the graph that they keep per block fragments the memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, others: torch.Tensor, blocks: Any) -> torch.Tensor:
+        ctx.save_for_backward(rows, others)
+        ctx.blocks = blocks
+        return sum((_block_sum(rows, others, *block) for block in blocks), rows.new_zeros(()))
+
+    @staticmethod
+    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        again = torch.is_grad_enabled()  # for a second derivative
+        with torch.enable_grad(), torch.autocast(slope.device.type, enabled=False):
+            ends = [end if again else end.detach().requires_grad_() for end in ctx.saved_tensors]
+            ends = [end.view_as(end) for end in ends]  # apart, if they are one tensor
+            wanted = [end for end, need in zip(ends, ctx.needs_input_grad, strict=False) if need]
+            slopes = [torch.zeros_like(end) for end in wanted]
+            for block in ctx.blocks:
+                value = slope * _block_sum(*ends, *block)
+                parts = torch.autograd.grad(value, wanted, create_graph=again)
+                slopes = [torch.add(*pair) for pair in zip(slopes, parts, strict=True)]
+        found = iter(slopes)
+        return *(next(found) if need else None for need in ctx.needs_input_grad[:2]), None
 
 
 def _squares(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:

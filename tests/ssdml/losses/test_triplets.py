@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ssdml.graphs import Triplets
-from ssdml.losses import AngularTripletLoss
+from ssdml.losses import AngularTripletLoss, angular
 from tests.losses import batch
 
 
@@ -164,6 +164,75 @@ def test_few_negatives_take_memory_of_their_triplets(weighted, rng):
     triplets = [(i, j, 50) for i in range(101) for j in range(101) if 50 not in (i, j) and i != j]
     products = [weights[list(triplet)].prod() for triplet in triplets]
     assert value.item() == pytest.approx(slow(z.detach().numpy(), triplets, products), rel=1e-9)
+
+
+@pytest.mark.parametrize("by", ["labels", "pairs"])
+@pytest.mark.parametrize("own", [True, False])  # or with references
+def test_blocks_match_all_pairs_at_once(by, own, rng, monkeypatch):
+    """Values and first two derivatives, with weights, and with several anchors per block."""
+    z, labels, weights = batch()
+    other = z if own else torch.from_numpy(rng.standard_normal((20, 5)))
+    ends = labels if own else torch.arange(20) % 4
+    tuples = None
+    if by == "pairs":
+        draw = (rng.integers(n, size=40) for n in (16, len(other), 16, len(other)))
+        tuples, weights = tuple(torch.from_numpy(part) for part in draw), rng.random(80)
+
+    def loss(rows, reference):
+        given = {} if own else {"ref_emb": reference, "ref_labels": ends}
+        return AngularTripletLoss()(rows, labels, tuples, weights=weights, **given)
+
+    given = z.clone().requires_grad_(), other.clone().requires_grad_(not own)
+    found = {}
+    for way in ("pairs", "blocks"):
+        monkeypatch.setattr(angular, "_cheapest_way", lambda batch, who, way=way: way)
+        monkeypatch.setattr(angular, "BLOCK", 50)
+        value = loss(*given)
+        kept = [end for end in given if end.requires_grad]
+        found[way] = [value, *torch.autograd.grad(value, kept)]
+    torch.testing.assert_close(found["blocks"], found["pairs"])
+    assert torch.autograd.gradcheck(loss, given, fast_mode=True)
+    assert torch.autograd.gradgradcheck(loss, given, fast_mode=True)
+
+
+def test_blocks_sum_all_triplets_of_labels(monkeypatch):
+    z, labels, weights = batch()
+    monkeypatch.setattr(angular, "_cheapest_way", lambda batch, who: "blocks")
+    triplets = all_triplets(labels.tolist())
+    for given, products in (
+        ({}, np.ones(len(triplets))),
+        ({"weights": 9e9 * weights}, [float(weights[list(t)].prod()) for t in triplets]),
+    ):
+        value = AngularTripletLoss()(z.float(), labels, **given)
+        assert value.item() == pytest.approx(slow(z.numpy(), triplets, products), rel=1e-5)
+    one = torch.zeros(16, dtype=torch.long)
+    z.requires_grad_()
+    with pytest.warns(UserWarning, match="must have an anchor with a positive and a negative"):
+        value = AngularTripletLoss()(z, one)
+    value.backward()
+    assert value == 0
+    assert (z.grad == 0).all()
+
+
+@pytest.mark.parametrize("mined", [True, False])
+def test_millions_of_triplets_take_bounded_memory(mined, rng):
+    """24 million triplets of 16 rows with 2,000 references of four classes."""
+    z, other = (torch.from_numpy(rng.standard_normal((k, 8))).float() for k in (16, 2000))
+    labels, ends = torch.arange(16) % 4, torch.arange(2000) % 4
+    same = labels[:, None] == ends
+    tuples = (*same.nonzero().T, *(~same).nonzero().T) if mined else None
+    z.requires_grad_()
+    with LargestTensor() as seen:
+        value = AngularTripletLoss()(z, labels, tuples, ref_emb=other, ref_labels=ends)
+        with torch.autocast("cpu", torch.bfloat16):  # the backward pass, too, is in float32
+            slope, *_ = torch.autograd.grad(value, z)
+    assert seen.largest <= angular.BLOCK
+    alone = [
+        AngularTripletLoss()(z[[i]], labels[[i]], ref_emb=other, ref_labels=ends) for i in range(16)
+    ]
+    mean = torch.stack(alone).mean()
+    torch.testing.assert_close(value, mean)
+    torch.testing.assert_close(slope, *torch.autograd.grad(mean, z))
 
 
 def test_translation_invariance():
