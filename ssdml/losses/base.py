@@ -301,8 +301,8 @@ class LossSum(Loss):
 
     Each is called with the arguments that its ``forward`` names, so wrappers of
     pytorch-metric-learning can be terms: ``MultipleLosses``, ``CrossBatchMemory``, and
-    ``SelfSupervisedLoss``, whose second views are ``ref_emb``. Its regularizers of embeddings get
-    all rows.
+    ``SelfSupervisedLoss``, whose second views are ``ref_emb``. Its losses without labels
+    (``VICRegLoss``, ``ManifoldLoss``) and regularizers of embeddings get all rows, and no tuples.
 
     Examples
     --------

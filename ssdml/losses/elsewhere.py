@@ -20,6 +20,7 @@ from ssdml.losses.batch import (
 from ssdml.utils.validation import UNLABELED
 
 ARGUMENTS = ("labels", "indices_tuple", "ref_emb", "ref_labels")
+WITHOUT_LABELS = {"VICRegLoss", "ManifoldLoss"}  # they raise on labels, which their names allow
 
 
 def call_other(
@@ -77,6 +78,8 @@ class _Taken(NamedTuple):
     @classmethod
     def of(cls, loss: nn.Module) -> _Taken:
         """Read them off the signature of ``forward``; unknown names count by position."""
+        if _is_without_labels(loss):
+            return cls(("ref_emb",), (), by_name=True)
         _, *others = inspect.signature(loss.forward).parameters.values()
         if any(one.kind is one.VAR_POSITIONAL for one in others):
             return cls(ARGUMENTS, (), by_name=False)
@@ -105,10 +108,14 @@ class _Taken(NamedTuple):
         except Exception as error:
             labels = taken.get("labels")
             least = 0 if labels is None or not len(labels) else int(labels.max()) + 1
-            error.add_note(
-                f"LossSum: {who} was called with embeddings of shape {tuple(rows.shape)} and "
+            note = (
+                f"{who} was called with embeddings of shape {tuple(rows.shape)} and "
                 f"classes below {least}. Create it for {rows.shape[1]} columns and {least} classes."
             )
+            if "not supported" in str(error):  # of pytorch-metric-learning
+                given = [name for name, value in taken.items() if value is not None]
+                note = f"{who} was called with {', '.join(given)}. Call the losses one by one."
+            error.add_note(f"LossSum: {note}")
             raise
         return scalar(value, who)
 
@@ -148,6 +155,12 @@ def one_group(
     if learning_rate is not None:
         group["lr"] = learning_rate
     return [group] if group["params"] else []
+
+
+def _is_without_labels(loss: nn.Module) -> bool:
+    """Whether the loss, or that in a wrapper of it for distributed training, takes no labels."""
+    inner = getattr(loss, "loss", loss)
+    return any(kind.__name__ in WITHOUT_LABELS for kind in type(inner).__mro__)
 
 
 def _is_of_rows(loss: nn.Module) -> bool:

@@ -281,6 +281,33 @@ def test_wrappers_refuse_what_they_do_not_take():
         LossSum([views(peers.TripletMarginLoss())])(z, labels)
 
 
+@pytest.mark.filterwarnings("ignore:DistributedLossWrapper is being used in a non-distributed")
+def test_losses_without_labels_get_all_rows(rng):
+    z, labels, _ = batch()
+    views = {"ref_emb": torch.from_numpy(rng.standard_normal((16, 5))), "ref_labels": labels}
+    vicreg, tuples = peers.VICRegLoss(), get_all_triplets_indices(labels)
+    ours = BinomialDevianceLoss()
+    for given in (None, tuples, Triplets(*tuples, np.ones(len(tuples[0])))):
+        for theirs in (vicreg, DistributedLossWrapper(vicreg)):
+            value = (ours + 0.1 * theirs)(z, labels, given, **views)
+            expected = ours(z, labels, given, **views) + 0.1 * vicreg(z, ref_emb=views["ref_emb"])
+            torch.testing.assert_close(value, expected)
+    manifold = peers.ManifoldLoss(5, K=3).double()
+    loss, expected = ours + manifold, ours(z, labels)
+    torch.manual_seed(0)
+    expected = expected + manifold(z)
+    torch.manual_seed(0)
+    torch.testing.assert_close(loss(z, labels), expected)
+
+
+def test_an_argument_that_a_loss_refuses_is_named():
+    z, labels, _ = batch()
+    with pytest.raises(ValueError, match="indices_tuple is not supported") as caught:
+        LossSum([peers.InstanceLoss()])(z, labels, get_all_triplets_indices(labels))
+    note = "LossSum: InstanceLoss was called with labels, indices_tuple. Call the losses one by one"
+    assert note in caught.value.__notes__[0]
+
+
 class Positional(nn.Module):
     """A loss with names of its own."""
 
