@@ -40,7 +40,13 @@ from ssdml.utils.files import check_memory
 from ssdml.utils.labels import check_order, class_codes, likeliest
 from ssdml.utils.persistence import Refusal, check_arrays, load_state, restoring, save_state
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
-from ssdml.utils.torch_tools import batch_norm_hints, device_hints, find_device, own_settings
+from ssdml.utils.torch_tools import (
+    batch_norm_hints,
+    device_hints,
+    find_device,
+    own_settings,
+    whole_state,
+)
 from ssdml.utils.typing import Array, Indices
 from ssdml.utils.validation import UNLABELED, limit_neighbors
 
@@ -362,7 +368,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         params["device"] = str(params["device"])
         labels, names = saved_names(self)
         arrays = {name: getattr(self, name) for name in SAVED} | labels
-        state = self.network_.state_dict()
+        state = whole_state(self.network_)
         arrays |= {f"network_{name}": value.cpu().numpy() for name, value in state.items()}
         projection = self.input_projection_
         if projection is not None:

@@ -40,7 +40,12 @@ from ssdml.utils.distributed import broadcast_weights, from_first_rank, is_distr
 from ssdml.utils.labels import class_codes, likeliest, one_hot, proxy_accuracy
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.progress import Show
-from ssdml.utils.torch_tools import one_thread, trains_in_bfloat16
+from ssdml.utils.torch_tools import (
+    load_whole_state,
+    one_thread,
+    trains_in_bfloat16,
+    whole_state,
+)
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -86,7 +91,7 @@ class PartitionTrainer(ABC):
         self.estimator, self.seed, self.device = estimator, seed, device
         self.mixed = trains_in_bfloat16(estimator.mixed_precision, device)
         learned: list[nn.Module] = [network] if losses is None else [network, losses]
-        self.initial_weights = digest(*(part.state_dict() for part in learned))
+        self.initial_weights = digest(*(whole_state(part) for part in learned))
         self.stepper = Stepper(
             network,
             weight_decay=estimator.weight_decay,
@@ -251,7 +256,7 @@ class PartitionTrainer(ABC):
         score = self.validation()
         self._epoch_scores.append(score)
         if score > self.best_score:
-            state = self.network.state_dict().items()
+            state = whole_state(self.network).items()
             self.best_score, self.best = score, {k: v.detach().clone() for k, v in state}
 
     @property
@@ -322,7 +327,7 @@ class PartitionTrainer(ABC):
         they do after few steps.
         """
         if self.best:
-            self.network.load_state_dict(self.best)
+            load_whole_state(self.network, self.best)
         changed, tol = self.history[-1].get("changed"), self.estimator.tol
         if tol and changed is not None and not self.has_settled:
             warnings.warn(
@@ -411,10 +416,10 @@ class PartitionTrainer(ABC):
 
     def checkpoint(self) -> Checkpoint:
         """Return everything that later partitions depend on."""
-        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors = {f"network.{k}": v for k, v in whole_state(self.network).items()}
         tensors |= self.stepper.optimizer_tensors()
         if self.losses is not None:
-            tensors |= {f"losses.{k}": v for k, v in self.losses.state_dict().items()}
+            tensors |= {f"losses.{k}": v for k, v in whole_state(self.losses).items()}
         if self.triplets is not None:
             ends = self.triplets._asdict().items()
             tensors |= {f"triplets.{k}": torch.from_numpy(v) for k, v in ends}
@@ -435,9 +440,9 @@ class PartitionTrainer(ABC):
             )
         if triplets := checkpoint.part("triplets"):
             self.triplets = Triplets(**{name: part.numpy() for name, part in triplets.items()})
-        self.network.load_state_dict(checkpoint.part("network"))
+        load_whole_state(self.network, checkpoint.part("network"))
         if self.losses is not None:
-            self.losses.load_state_dict(checkpoint.part("losses"))
+            load_whole_state(self.losses, checkpoint.part("losses"))
         self.stepper.restore_optimizer(checkpoint.part("optimizer"))
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]

@@ -73,7 +73,7 @@ class FineGrainedBackbone(nn.Module):
         self.input_scales, self.reversed = tuple(input_scales), reversed
         self.frozen_norms = frozen_norms
         for name, values in (("factors", factors), ("offsets", offsets)):
-            self.register_buffer(name, torch.tensor(values).reshape(-1, 1, 1), persistent=False)
+            self.register_buffer(name, torch.tensor(values).reshape(-1, 1, 1))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Features (n, d) of standardized images (n, 3, height, width)."""
@@ -95,6 +95,13 @@ class FineGrainedBackbone(nn.Module):
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
                     module.eval()
         return self
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **options: Any
+    ) -> None:
+        for name in ("factors", "offsets"):  # older states lack them
+            state_dict.setdefault(prefix + name, getattr(self, name))
+        super()._load_from_state_dict(state_dict, prefix, *args, **options)
 
 
 def fine_grained_backbone(

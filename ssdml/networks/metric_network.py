@@ -21,7 +21,13 @@ from ssdml.networks.sampling import spaced
 from ssdml.utils.distributed import broadcast_weights
 from ssdml.utils.linalg import random_orthonormal
 from ssdml.utils.persistence import Refusal
-from ssdml.utils.torch_tools import HALVES, batch_norms, evaluating, is_out_of_memory
+from ssdml.utils.torch_tools import (
+    HALVES,
+    batch_norms,
+    evaluating,
+    is_out_of_memory,
+    load_whole_state,
+)
 
 TEMPERATURE = 0.1  # of the class proxies
 TRIED = 16  # samples that the backbone is tested on
@@ -179,7 +185,7 @@ def restored_network(
     metric, n_classes = state["metric"], len(state["proxies"])
     network = MetricNetwork(standardized, metric, n_classes, unit_features=True)
     try:
-        network.load_state_dict(state)
+        load_whole_state(network, state)
     except RuntimeError as error:
         raise Refusal(f"backbone must be like the fitted one; {error}.") from error
     lay_channels_last(network.eval().backbone, shape)

@@ -17,6 +17,8 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import distributed, nn
 
+from ssdml.utils.torch_tools import load_whole_state, whole_state
+
 T = TypeVar("T")
 TIMEOUT = timedelta(hours=2)  # the first rank may take long to build the graphs
 
@@ -111,8 +113,8 @@ def from_first_rank(compute: Callable[[], T]) -> T:
 def broadcast_weights(module: nn.Module) -> None:
     """Copy the state of a module from the first rank to all others."""
     if is_distributed():
-        state = {name: value.cpu() for name, value in module.state_dict().items()}
-        module.load_state_dict(from_first_rank(lambda: state))
+        state = {name: value.cpu() for name, value in whole_state(module).items()}
+        load_whole_state(module, from_first_rank(lambda: state))
 
 
 def average_gradients(module: nn.Module) -> None:

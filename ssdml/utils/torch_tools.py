@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -282,6 +282,38 @@ def evaluating(network: nn.Module) -> Iterator[None]:
         yield
     finally:
         network.train(was_training)
+
+
+LEFT_OUT = "left out: "  # prefix of buffers that are not persistent; no module has such a name
+
+
+def whole_state(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the state of a module with the buffers that its ``state_dict`` leaves out.
+
+    Examples
+    --------
+    >>> module = nn.Module()
+    >>> module.register_buffer("scale", torch.ones(1), persistent=False)
+    >>> whole_state(module)
+    {'left out: scale': tensor([1.])}
+    """
+    state = module.state_dict()
+    left_out = {LEFT_OUT + n: part for n, part in module.named_buffers() if n not in state}
+    return dict(state) | left_out
+
+
+def load_whole_state(module: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
+    """Load what :func:`whole_state` returned.
+
+    A buffer that states leave out keeps its values if it has another shape, as a growing cache.
+    """
+    left_out = {name for name in state if name.startswith(LEFT_OUT)}
+    module.load_state_dict({name: part for name, part in state.items() if name not in left_out})
+    with torch.no_grad():
+        for name, own in module.named_buffers():
+            given = state.get(LEFT_OUT + name, own).to(own)
+            if given.shape == own.shape and not torch.equal(given, own):  # expanded ones are equal
+                own.copy_(given)
 
 
 def batch_norms(network: nn.Module) -> list[_BatchNorm]:

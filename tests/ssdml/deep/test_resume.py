@@ -308,6 +308,36 @@ class TestSaveAndLoad:
 
 
 @pytest.mark.parametrize("below", [True, False])
+class LeftOut(nn.Module):
+    """A network with random buffers that its state leaves out, one of them changed by training."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(32, 32)
+        self.register_buffer("axes", torch.randn(64, 32), persistent=False)
+        self.register_buffer("cache", torch.zeros(1), persistent=False)
+        self.register_buffer("count", torch.zeros(()), persistent=False)
+
+    def forward(self, x):
+        self.cache = torch.zeros(len(x))
+        self.count += self.training
+        return self.linear(torch.relu(x.flatten(1) @ self.axes + self.count / 1000))
+
+
+def test_buffers_that_a_state_leaves_out_are_restored(digits, tmp_path):
+    X, _, labels = digits
+    options = {"backbone": LeftOut(), "checkpoint_dir": tmp_path / "run"}
+    model = small_model(**options).fit(X, labels)
+    assert model.network_.backbone.backbone.count > 0
+    model.save(tmp_path / "model")
+    loaded = DeepSSDML.load(tmp_path / "model", backbone=LeftOut())
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
+    options["backbone"] = LeftOut()
+    with pytest.warns(RuntimeWarning, match="the initial weights of the backbone"):
+        resumed = small_model(**options).fit(X, labels)
+    np.testing.assert_array_equal(resumed.transform(X), model.transform(X))
+
+
 def test_unwritable_folder_fails_before_training(digits, tmp_path, monkeypatch, below):
     X, _, labels = digits
     monkeypatch.setattr(PartitionTrainer, "partition", lambda *_: pytest.fail("it has begun"))

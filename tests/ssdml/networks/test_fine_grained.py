@@ -261,6 +261,22 @@ def test_frozen_norms_keep_their_statistics(images, frozen):
     assert trunk[0].weight.grad is not None
 
 
+def test_the_normalization_is_part_of_the_state(images):
+    """Of networks made on the meta device, too, and older states lack it."""
+    trunk = nn.Conv2d(3, 4, 3)
+    network = FineGrainedBackbone(trunk, AveragePooling(), factors=(2, 3, 4), offsets=(5, 6, 7))
+    state = network.state_dict()
+    with torch.device("meta"):
+        empty, assigned = (FineGrainedBackbone(nn.Conv2d(3, 4, 3), AveragePooling()) for _ in "ab")
+    empty = empty.to_empty(device="cpu")
+    empty.load_state_dict(state)
+    assigned.load_state_dict(state, assign=True)
+    for other in (empty, assigned):
+        torch.testing.assert_close(other(images), network(images))
+    network.load_state_dict({k: v for k, v in state.items() if k.startswith("trunk")})
+    torch.testing.assert_close(network(images), empty(images))
+
+
 @pytest.mark.usefixtures("small")
 def test_deep_estimator_fits_and_restores_it(tmp_path, rng):
     backbone = fine_grained_backbone("small", input_scales=(1.0, 0.5))
