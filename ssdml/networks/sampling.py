@@ -64,20 +64,23 @@ def spaced(rows: Indices, count: int) -> Indices:
     return rows[places.astype(np.intp)]
 
 
-def balanced_batches(
-    classes: Any, weights: Any, size: int, count: int, rng: Any
-) -> Iterator[Indices]:
+def balanced_batches(classes: Any, weights: Any, size: int, count: int, rng: Any) -> Batches:
     """Draw batches with equal counts per class (up to one), each class by weight.
 
     Parameters
     ----------
     classes : array-like of shape (n,)
         Labels as an estimator takes them; unlabeled rows, -1 or None, are not drawn.
-    weights : array of shape (n,)
-        Nonnegative; a class whose weights are all 0 is never drawn.
+    weights : array of shape (n,), or None
+        Nonnegative; a class whose weights are all 0 is never drawn. None: equal weights.
     size, count : int
-        Rows per batch, and number of batches.
+        Rows per batch, and number of batches per epoch.
     rng : Generator, int, RandomState or None
+
+    Returns
+    -------
+    batches : Batches
+        Of ``size`` rows, which may repeat.
 
     Raises
     ------
@@ -89,7 +92,7 @@ def balanced_batches(
     --------
     >>> rng = np.random.default_rng(0)
     >>> batches = balanced_batches(np.array([0, 0, 1]), np.array([1.0, 0.0, 1.0]), 4, 2, rng)
-    >>> [sorted(batch.tolist()) for batch in batches]
+    >>> [sorted(batch) for batch in batches]
     [[0, 0, 2, 2], [0, 0, 2, 2]]
     """
     who = "balanced_batches"
@@ -98,16 +101,9 @@ def balanced_batches(
     groups, weights = _groups(who, classes, weights)
     order, rng = np.concatenate(groups), as_generator(rng, "rng", who)
     ends = np.cumsum([len(group) for group in groups])
-    starts = np.append(0, ends[:-1])
-    sums = np.concatenate([[0.0], np.cumsum(weights[order], dtype=np.float64)])
-
-    def draw() -> Indices:
-        drawn = np.resize(rng.permutation(len(groups)), size)
-        low, high = sums[starts[drawn]], sums[ends[drawn]]
-        places = np.searchsorted(sums, low + rng.random(size) * (high - low), side="right") - 1
-        return order[np.clip(places, starts[drawn], ends[drawn] - 1)]
-
-    return (draw() for _ in range(count))
+    of_rows = np.ones(len(order)) if weights is None else weights[order]
+    sums = np.concatenate([[0.0], np.cumsum(of_rows, dtype=np.float64)])
+    return Batches(partial(_balanced, order, ends, sums, size, rng), count, size)
 
 
 class _Groups(NamedTuple):
@@ -130,9 +126,10 @@ class _Groups(NamedTuple):
 class Batches:
     """Batches of rows that are drawn anew each time they are iterated over.
 
-    :func:`class_batches`, :func:`whole_class_batches` and :func:`aligned_halves` return them.
-    ``DataLoader(data, batch_sampler=batches)`` serves them; where a library asks for a sampler of
-    rows, pass ``sampler=batches.rows, batch_size=batches.size``.
+    :func:`balanced_batches`, :func:`class_batches`, :func:`whole_class_batches` and
+    :func:`aligned_halves` return them. ``DataLoader(data, batch_sampler=batches)`` serves them;
+    where a library asks for a sampler of rows, pass ``sampler=batches.rows,
+    batch_size=batches.size``.
 
     Parameters
     ----------
@@ -426,6 +423,16 @@ def _checked_weights(weights: Any, n: int, who: str) -> Array:
             "that are not to be drawn."
         )
     return found
+
+
+def _balanced(
+    order: Indices, ends: Indices, sums: Array, size: int, rng: np.random.Generator
+) -> Indices:
+    """Draw rows of ``order``, by class; ``ends`` are those of its classes."""
+    drawn, starts = np.resize(rng.permutation(len(ends)), size), np.append(0, ends[:-1])
+    low, high = sums[starts[drawn]], sums[ends[drawn]]
+    places = np.searchsorted(sums, low + rng.random(size) * (high - low), side="right") - 1
+    return order[np.clip(places, starts[drawn], ends[drawn] - 1)]
 
 
 def _some_classes(
