@@ -129,9 +129,10 @@ def _way_to_tensor(sample: Any) -> str:
     """Tell how a Dataset can yield a tensor in place of a sample."""
     if isinstance(sample, Mapping):
         return f"Wrap the Dataset in one that returns an entry of it, among {[*sample][:5]}."
-    if isinstance(sample, list | tuple):
+    holds = sample[0] if isinstance(sample, list | tuple) and sample else sample
+    if isinstance(sample, list | tuple) and not isinstance(holds, Real):
         return "Return one view of each sample: augment makes others."
-    if isinstance(sample, Real):
+    if isinstance(holds, Real):
         return "Return the sample first, as numpy.asarray or torch.as_tensor makes it."
     return "Give the Dataset a transform, such as torchvision's ToTensor."
 

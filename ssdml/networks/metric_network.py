@@ -288,6 +288,8 @@ def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
         way_out = "Pass samples as the backbone takes them, or begin it with a layer that does."
         if batch.ndim == 4 and batch.shape[1] == 1:
             way_out = "Arrays with three axes are gray images: pass others as a Dataset."
+        if batch.ndim == 3:
+            way_out = "Gray images of a Dataset or in a list need three axes: yield image[None]."
         if any(part.dtype in (torch.float64, *HALVES) for part in backbone.parameters()):
             way_out = "Pass backbone.float(): samples are float32."
         raise ValueError(

@@ -197,6 +197,12 @@ class TestItemsThatABackboneDoesNotTake:
         with pytest.raises(ValueError, match=message):
             small_model(backbone=backbone).fit(X, labels)
 
+    def test_gray_images_of_a_list_need_a_channel(self, digits):
+        X, _, labels = digits
+        for images in (list(X), TensorDataset(torch.tensor(X))):
+            with pytest.raises(ValueError, match=r"Gray images .* yield image\[None\]\."):
+                small_model().fit(images, labels)
+
     def test_out_of_memory_does_not_blame_the_samples(self, digits):
         class Large(nn.Module):
             def forward(self, samples):

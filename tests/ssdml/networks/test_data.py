@@ -402,6 +402,8 @@ def test_reads_data_frames(rng):
         ({"image": 1, "label": 0}, r"Wrap the Dataset in .* among \['image', 'label'\]"),
         (([np.zeros(2), np.zeros(2)], 0), "got list .* Return one view of each sample"),
         ((3, np.zeros(2)), "got int .* Return the sample first"),
+        (([[1.0, 2.0], [3.0, 4.0]], 0), "got list .* Return one view of each sample"),
+        (([1.0, 2.0], 0), "got list .* Return the sample first, as numpy.asarray"),
     ],
 )
 def test_samples_of_other_kinds_have_a_way_out(sample, way_out):
