@@ -17,6 +17,7 @@ from ssdml.losses.batch import (
     tuple_groups,
     warn_of_zero,
 )
+from ssdml.utils.torch_tools import HALVES
 from ssdml.utils.validation import UNLABELED
 
 ARGUMENTS = ("labels", "indices_tuple", "ref_emb", "ref_labels")
@@ -106,18 +107,23 @@ class _Taken(NamedTuple):
         try:
             value = loss(rows, **taken) if self.by_name else loss(rows, *taken.values())
         except Exception as error:
-            labels = taken.get("labels")
-            least = 0 if labels is None or not len(labels) else int(labels.max()) + 1
-            note = (
-                f"{who} was called with embeddings of shape {tuple(rows.shape)} and "
-                f"classes below {least}. Create it for {rows.shape[1]} columns and {least} classes."
-            )
-            if "not supported" in str(error):  # of pytorch-metric-learning
-                given = [name for name, value in taken.items() if value is not None]
-                note = f"{who} was called with {', '.join(given)}. Call the losses one by one."
-            error.add_note(f"LossSum: {note}")
+            error.add_note(f"LossSum: {who} was called with {_described(loss, rows, taken, error)}")
             raise
         return scalar(value, who)
+
+
+def _described(loss: nn.Module, rows: torch.Tensor, taken: dict[str, Any], error: Exception) -> str:
+    """Describe the arguments of a loss that raised, and tell what may help."""
+    given = [name for name, value in taken.items() if value is not None]
+    if "not supported" in str(error):  # words of pytorch-metric-learning
+        return f"{', '.join(given)}. Call the losses one by one."
+    if rows.dtype in HALVES:
+        return f"embeddings of {rows.dtype}. Pass embeddings.float()."
+    labels = taken.get("labels")
+    least = 0 if labels is None or not len(labels) else int(labels.max()) + 1
+    shape = f"embeddings of shape {tuple(rows.shape)} and classes below {least}."
+    sizes = f" Create it for {rows.shape[1]} columns and {least} classes."
+    return shape + sizes * _is_of_rows(loss)
 
 
 def scalar(value: Any, who: str) -> torch.Tensor:

@@ -300,12 +300,28 @@ def test_losses_without_labels_get_all_rows(rng):
     torch.testing.assert_close(loss(z, labels), expected)
 
 
-def test_an_argument_that_a_loss_refuses_is_named():
+def test_notes_name_what_a_loss_refuses():
     z, labels, _ = batch()
-    with pytest.raises(ValueError, match="indices_tuple is not supported") as caught:
-        LossSum([peers.InstanceLoss()])(z, labels, get_all_triplets_indices(labels))
-    note = "LossSum: InstanceLoss was called with labels, indices_tuple. Call the losses one by one"
-    assert note in caught.value.__notes__[0]
+    given = {
+        "labels, indices_tuple. Call the losses one by one.": (
+            *(peers.InstanceLoss(), z, labels, get_all_triplets_indices(labels)),
+        ),
+        "embeddings of torch.bfloat16. Pass embeddings.float().": (
+            *(peers.TripletMarginLoss(), z.bfloat16(), labels),
+        ),
+        "embeddings of shape (14, 5) and classes below 3. Create it for 5 columns and 3 classes.": (
+            *(peers.ProxyAnchorLoss(3, 4), z, labels),
+        ),
+    }
+    for note, (theirs, *rows) in given.items():
+        with pytest.raises(Exception, match=r".") as caught:
+            LossSum([theirs])(*rows)
+        assert caught.value.__notes__ == [
+            f"LossSum: {type(theirs).__name__} was called with {note}"
+        ]
+    with pytest.raises(ValueError, match="must have the same number of elements") as caught:
+        LossSum([peers.SmoothAPLoss()])(z, labels)
+    assert caught.value.__notes__[0].endswith("(14, 5) and classes below 3.")
 
 
 class Positional(nn.Module):
