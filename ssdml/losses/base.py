@@ -21,7 +21,7 @@ from ssdml.losses.batch import (
     check_home,
     warn_of_zero,
 )
-from ssdml.losses.elsewhere import call_other, groups_of, one_group, scalar
+from ssdml.losses.elsewhere import call_other, groups_of, one_group, scalar, unwrapped
 from ssdml.utils.torch_tools import check_float_matrix
 from ssdml.utils.validation import UNLABELED
 
@@ -299,7 +299,8 @@ class LossSum(Loss):
     rows, without weights and labels. Losses with a matrix of parameters (proxies, a classifier), or
     that need labels (``CrossBatchMemory``), do not get them.
 
-    Each is called with the arguments that its ``forward`` names, so wrappers of
+    Compiled losses, and those in ``DistributedDataParallel``, count as the losses they wrap. Others
+    are called with the arguments that their ``forward`` names, so wrappers of
     pytorch-metric-learning can be terms: ``MultipleLosses``, ``CrossBatchMemory``, and
     ``SelfSupervisedLoss``, whose second views are ``ref_emb``. Its losses without labels
     (``VICRegLoss``, ``ManifoldLoss``) and regularizers of embeddings get all rows, and no tuples.
@@ -329,7 +330,7 @@ class LossSum(Loss):
     @property
     def takes_halves(self) -> bool:  # type: ignore[override]
         """Whether one of the losses needs batches of two halves with the same classes."""
-        return any(getattr(part, "takes_halves", False) for part in self.losses)
+        return any(getattr(unwrapped(part), "takes_halves", False) for part in self.losses)
 
     def forward(
         self,
@@ -345,7 +346,8 @@ class LossSum(Loss):
         given = (embeddings, labels, indices_tuple, ref_emb, ref_labels, weights)
         total = embeddings.new_zeros(())
         for weight, part in zip(self.weights, self.losses, strict=True):
-            loss = part(*given) if isinstance(part, Loss) else call_other(part, *given)
+            is_ours = isinstance(unwrapped(part), Loss)
+            loss = part(*given) if is_ours else call_other(part, *given)
             total = total + weight * loss
         return total
 
@@ -400,7 +402,7 @@ def _kinds(base: type[Loss]) -> Iterator[type[Loss]]:
 def _check_terms(loss: nn.Module, wrapper: Any) -> None:
     """Raise on a sum of which a term is not among the losses that a wrapper takes."""
     for part in loss.losses if isinstance(loss, LossSum) else ():
-        name = type(part).__name__
+        name = type(unwrapped(part)).__name__
         if name not in wrapper.supported_losses():
             raise ValueError(
                 f"{wrapper.__name__}: the sum must hold losses of pairs only; got {name}. Add it "

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ssdml.graphs.triplets import Triplets
@@ -182,10 +183,13 @@ def class_labels(batch: Batch, who: str) -> torch.Tensor:
 
 
 def as_tensor(value: Any, device: torch.device) -> torch.Tensor:
-    """Return a tensor on the device; copy an array, which may be read-only, or a column."""
+    """Return a tensor on the device; copy an array or a column."""
     if isinstance(value, torch.Tensor):
         return value.to(device)
-    return torch.tensor(value.to_numpy() if hasattr(value, "to_numpy") else value, device=device)
+    value = value.to_numpy() if hasattr(value, "to_numpy") else value
+    if isinstance(value, np.ndarray):  # torch.tensor refuses reversed ones, and warns if compiled
+        return torch.asarray(value.copy(), device=device)
+    return torch.tensor(value, device=device)
 
 
 def promoted(tensor: torch.Tensor) -> torch.Tensor:

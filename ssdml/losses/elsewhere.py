@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 
 from ssdml.graphs.triplets import Triplets
 from ssdml.losses.batch import (
@@ -21,7 +23,21 @@ from ssdml.utils.torch_tools import HALVES
 from ssdml.utils.validation import UNLABELED
 
 ARGUMENTS = ("labels", "indices_tuple", "ref_emb", "ref_labels")
+WRAPPERS = nn.DataParallel, DistributedDataParallel, AveragedModel
 WITHOUT_LABELS = {"VICRegLoss", "ManifoldLoss"}  # they raise on labels, which their names allow
+
+
+def unwrapped(loss: nn.Module) -> nn.Module:
+    """Return the loss in a wrapper of torch: compiled, averaged or parallel.
+
+    Examples
+    --------
+    >>> loss = nn.Linear(2, 2)
+    >>> unwrapped(nn.DataParallel(torch.compile(loss))) is loss
+    True
+    """
+    inner = loss.module if isinstance(loss, WRAPPERS) else getattr(loss, "_orig_mod", loss)
+    return loss if inner is loss else unwrapped(inner)
 
 
 def call_other(
@@ -81,7 +97,7 @@ class _Taken(NamedTuple):
         """Read them off the signature of ``forward``; unknown names count by position."""
         if _is_without_labels(loss):
             return cls(("ref_emb",), (), by_name=True)
-        _, *others = inspect.signature(loss.forward).parameters.values()
+        _, *others = inspect.signature(unwrapped(loss).forward).parameters.values()
         if any(one.kind is one.VAR_POSITIONAL for one in others):
             return cls(ARGUMENTS, (), by_name=False)
         required = [one.name for one in others if one.default is one.empty]
@@ -92,7 +108,7 @@ class _Taken(NamedTuple):
 
     def call(self, loss: nn.Module, rows: torch.Tensor, given: Iterable[Any]) -> torch.Tensor:
         """Call the loss; raise if an argument is missing, or given to one that does not take it."""
-        values, who = dict(zip(ARGUMENTS, given, strict=True)), type(loss).__name__
+        values, who = dict(zip(ARGUMENTS, given, strict=True)), type(unwrapped(loss)).__name__
         for name, value in values.items():
             if name in self.required and value is None:
                 raise ValueError(
@@ -142,6 +158,8 @@ def scalar(value: Any, who: str) -> torch.Tensor:
 def groups_of(loss: nn.Module) -> list[dict[str, Any]]:
     """Return the parameter groups of any loss, by its own ``parameter_groups`` if it has one.
 
+    Those of a wrapper are those of the loss in it.
+
     Examples
     --------
     >>> loss = nn.Linear(2, 2)
@@ -149,6 +167,7 @@ def groups_of(loss: nn.Module) -> list[dict[str, Any]]:
     >>> [group["lr"] for group in groups_of(loss)]
     [0.3]
     """
+    loss = unwrapped(loss)
     own = getattr(loss, "parameter_groups", None)
     return list(own()) if callable(own) else one_group(loss, getattr(loss, "learning_rate", None))
 
@@ -165,7 +184,7 @@ def one_group(
 
 def _is_without_labels(loss: nn.Module) -> bool:
     """Whether the loss, or that in a wrapper of it for distributed training, takes no labels."""
-    inner = getattr(loss, "loss", loss)
+    inner = getattr(unwrapped(loss), "loss", unwrapped(loss))
     return any(kind.__name__ in WITHOUT_LABELS for kind in type(inner).__mro__)
 
 

@@ -225,6 +225,25 @@ def test_losses_must_return_one_number(loss, found):
         loss(torch.eye(3), torch.tensor([0, 0, 1]))
 
 
+def test_arrays_of_any_layout_are_taken():
+    """Reversed and read-only ones as weights and tuples; compiled without a warning."""
+    z, labels, weights = batch()
+    weights, tuples = weights.numpy(), np.arange(15).reshape(3, 5)
+    weights.flags.writeable = tuples.flags.writeable = False
+    loss = AngularTripletLoss()
+    expected = loss(z, labels, weights=torch.tensor(weights[::-1].tolist()))
+    torch.testing.assert_close(loss(z, labels, weights=weights[::-1]), expected)
+    expected = loss(z, labels, torch.tensor(tuples))
+    torch.testing.assert_close(loss(z, labels, tuples[:, ::-1]), expected)
+    compiled = torch.compile(loss, backend="eager", fullgraph=True)
+    weights, tuples = weights.copy(), tuples.copy()
+    for given in (tuples, tuple(tuples), [[*part] for part in tuples]):
+        torch.testing.assert_close(
+            compiled(z, labels, given, weights=weights[:5]),
+            loss(z, labels, tuples, weights=weights[:5]),
+        )
+
+
 def test_weights_whose_products_overflow_are_refused():
     with pytest.raises(ValueError, match=r"at most 1e\+10; got 1e\+25\. Divide them by their max"):
         BinomialDevianceLoss()(torch.eye(2), torch.tensor([0, 1]), weights=[1.0, 1e25])

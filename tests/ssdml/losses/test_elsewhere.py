@@ -20,6 +20,7 @@ from pytorch_metric_learning.utils.loss_and_miner_utils import (
     get_all_triplets_indices,
 )
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from ssdml.graphs import Triplets
 from ssdml.losses import (
@@ -322,6 +323,52 @@ def test_notes_name_what_a_loss_refuses():
     with pytest.raises(ValueError, match="must have the same number of elements") as caught:
         LossSum([peers.SmoothAPLoss()])(z, labels)
     assert caught.value.__notes__[0].endswith("(14, 5) and classes below 3.")
+
+
+WRAPPED = {
+    "compiled": lambda loss: torch.compile(loss, backend="eager"),
+    "parallel": nn.DataParallel,
+    "averaged": AveragedModel,
+}
+
+
+# Where a graph breaks, dynamo itself asks a tensor within for its gradient.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.parametrize("wrap", WRAPPED)
+@pytest.mark.parametrize("name", ["angular", "consistency", "proxies", "sum"])
+def test_wrappers_of_torch_count_as_the_losses_in_them(name, wrap):
+    """Also with weights, with labels of -1 in one half, and for their learning rate."""
+    z, labels, weights = batch()
+    labels[5] = -1
+    loss = make(name)
+    wrapped = LossSum([WRAPPED[wrap](loss)])
+    torch.testing.assert_close(
+        gradient(wrapped, z, labels, weights=weights), gradient(loss, z, labels, weights=weights)
+    )
+    assert wrapped.takes_halves == loss.takes_halves
+    rates, expected = (
+        [group.get("lr") for group in one.parameter_groups()] for one in (wrapped, loss)
+    )
+    assert rates == expected
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.parametrize("wrap", WRAPPED)
+def test_mined_triplets_reach_wrapped_losses_with_their_weights(wrap, rng):
+    z, labels, _ = batch()
+    ends = np.array([rng.choice(16, 3, replace=False) for _ in range(6)]).T
+    mined, loss = Triplets(*ends, rng.random(6)), AngularTripletLoss()
+    value = LossSum([WRAPPED[wrap](loss)])(z, labels, mined)
+    torch.testing.assert_close(value, loss(z, labels, mined))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.parametrize("wrap", WRAPPED)
+def test_wrapped_losses_of_others_are_called_as_before(wrap):
+    z, labels, _ = batch()
+    for theirs in (peers.TripletMarginLoss(), peers.VICRegLoss(), LpRegularizer()):
+        value = (BinomialDevianceLoss() + WRAPPED[wrap](theirs))(z, labels)
+        torch.testing.assert_close(value, (BinomialDevianceLoss() + theirs)(z, labels))
 
 
 class Positional(nn.Module):
