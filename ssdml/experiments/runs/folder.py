@@ -26,6 +26,7 @@ from ssdml.datasets.splits import LabelScarceSplit
 from ssdml.experiments.runs.grid import Run, safe_name, split_label
 from ssdml.experiments.runs.job import Outcome, save_outcome
 from ssdml.experiments.runs.results import (
+    FAILED,
     LEFT_OUT,
     OK,
     RESULTS,
@@ -78,10 +79,11 @@ class RunFolder:
         self.out, self.runs, self.progress = out, runs, progress
         for name in (RUNS, SPLITS, REQUESTED):
             (out / name).mkdir(parents=True, exist_ok=True)
-        _save_splits(out / SPLITS, runs)
-        _save_titles(out / REQUESTED, runs)
         (out / RESULTS).touch()
         rows = read_folder(out)
+        _refuse_other_data(out / RESULTS, rows, runs[0])
+        _save_splits(out / SPLITS, runs)
+        _save_titles(out / REQUESTED, runs)
         _warn_of_other_versions(out / RESULTS, rows)
         self._done = {row["config_hash"] for row in rows if row["status"] == OK}
         # Earlier failures are repeated; failures from now on, in any process, are not.
@@ -186,6 +188,17 @@ def refuse_other_results(out: Path, resume: bool) -> None:
         )
     for name in (REQUESTED, SPLITS):
         shutil.rmtree(out / name, ignore_errors=True)
+
+
+def _refuse_other_data(results: Path, rows: list[Row], run: Run) -> None:
+    """Raise ValueError if a folder holds results on other data of this name."""
+    name, data = run.config["dataset"], run.config["data"]
+    ended = (row for row in rows if row["dataset"] == name and row["status"] != FAILED)
+    if any(row.get("data", data) != data for row in ended):
+        raise ValueError(
+            f"{results}: holds runs on other samples or labels called {name!r}; the data have "
+            "changed, or two data sets have this name. Use another folder, or rename the data."
+        )
 
 
 def _warn_of_other_versions(results: Path, rows: list[Row]) -> None:

@@ -116,6 +116,7 @@ def failed_row(dataset: Dataset, run: Run) -> Row:
         "seconds": {},
         "peak_rss_mb": 0.0,
         "config_hash": run.config_hash,
+        "data": run.config["data"],
         "versions": versions(),
         "status": FAILED,
         "error": None,

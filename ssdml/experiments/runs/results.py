@@ -27,7 +27,8 @@ class Row(TypedDict):
     ``budget`` is present unless ``labels_per_class`` describes the labels completely. ``predicted``
     is present if the accuracy is that of the method's own ``predict``; otherwise, and in rows of
     early versions, it is that of the nearest class mean. Scores of an embedding are missing for a
-    method without one.
+    method without one. ``data`` is the fingerprint of samples and labels, missing in rows of early
+    versions.
     """
 
     dataset: str
@@ -46,6 +47,7 @@ class Row(TypedDict):
     error: str | None
     budget: NotRequired[dict[str, Any]]
     predicted: NotRequired[bool]
+    data: NotRequired[str]
 
 
 KINDS: dict[str, Any] = {

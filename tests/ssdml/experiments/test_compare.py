@@ -26,7 +26,7 @@ from ssdml.experiments.runs.results import RESULTS, read_rows
 
 FIELDS = {
     "dataset", "method", "seed", "labels_per_class", "n_train", "n_labeled", "n_test", "scores",
-    "seconds", "peak_rss_mb", "config_hash", "versions", "status", "error",
+    "seconds", "peak_rss_mb", "config_hash", "versions", "status", "error", "data",
 }  # fmt: skip
 
 
@@ -198,6 +198,29 @@ def test_existing_results_need_resume(blobs, tmp_path):
 
 def test_changed_data_of_the_same_name_are_refused(blobs, tmp_path):
     compare(blobs, ["input"], out=tmp_path, seeds=[0])
+    fewer = replace(blobs, X=blobs.X[:100], y=blobs.y[:100])
+    rescaled = replace(blobs, X=2 * blobs.X)  # its splits are the same
+    for other in (fewer, rescaled):
+        with pytest.raises(
+            ValueError, match="holds runs on other samples or labels called '<blobs> & co'"
+        ):
+            compare(other, ["input"], out=tmp_path, seeds=[0], labels_per_class=2, resume=True)
+    assert read_status(tmp_path).pending == []
+    assert len(list((tmp_path / "splits").iterdir())) == 1
+
+
+def test_failed_runs_on_other_data_do_not_prevent_resuming(blobs, tmp_path, broken_method):
+    compare(replace(blobs, X=2 * blobs.X), [broken_method], out=tmp_path, seeds=[0])
+    (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[0], resume=True)
+    assert row["status"] == "ok"
+
+
+def test_changed_splits_are_refused(blobs, tmp_path):
+    compare(blobs, ["input"], out=tmp_path, seeds=[0])
+    rows = [json.loads(line) for line in (tmp_path / RESULTS).read_text().splitlines()]
+    early = [{k: v for k, v in row.items() if k != "data"} for row in rows]
+    for row in early:
+        (tmp_path / "runs" / f"{row['config_hash']}.json").write_text(json.dumps(row))
     fewer = replace(blobs, X=blobs.X[:100], y=blobs.y[:100])
     with pytest.raises(ValueError, match=r"seed-0\.json: holds another split.*data have changed"):
         compare(fewer, ["input"], out=tmp_path, seeds=[0], resume=True)
