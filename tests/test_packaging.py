@@ -202,6 +202,6 @@ def test_editable_install_yields_to_another_checkout(tmp_path):
 
 def test_the_command_is_declared_and_its_function_exists(site, tmp_path):
     (entry_points,) = site.glob("*.dist-info/entry_points.txt")
-    assert "ssdml = ssdml.cli.app:main" in entry_points.read_text()
-    code = "from ssdml.cli.app import main; print(callable(main))"
+    assert "ssdml = ssdml.__main__:main" in entry_points.read_text()
+    code = "from ssdml.__main__ import main; print(callable(main))"
     assert run_python("-c", code, cwd=tmp_path, path=(site,)).strip() == "True"

@@ -51,15 +51,15 @@ class PlainErrors(TyperGroup):
         """Run the command; the exit status is 1 for an error, 130 for Ctrl-C, 143 for SIGTERM."""
         warnings.showwarning = lambda message, *place: say(f"warning: {in_one_line(message)}")
         try:
-            with terminating_as_interrupt() as received:
+            with signals_as_interrupts() as received:
                 return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            told = f"{'Terminated' if received else 'Interrupted'}. {interrupt}".strip()
-            typer.echo(told, err=True)  # say() imports what may have been cut short
-            raise typer.Exit(TERMINATED if received else INTERRUPTED) from None
+            raise _ended(received, interrupt) from None
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
+            if received:  # an import that was interrupted may raise another error
+                raise _ended(received) from None
             usage: Any = error
             if hasattr(usage, "format_message"):  # a usage error, with status 2
                 if hasattr(usage.__cause__, "errors"):  # typer keeps the value to itself
@@ -72,10 +72,10 @@ class PlainErrors(TyperGroup):
 
 
 @contextmanager
-def terminating_as_interrupt() -> Iterator[list[int]]:
-    """Raise KeyboardInterrupt on SIGTERM, and yield the signals received.
+def signals_as_interrupts() -> Iterator[list[int]]:
+    """Raise KeyboardInterrupt on Ctrl-C and SIGTERM, and yield the signals received.
 
-    A scheduler or a shutdown sends it: marks are removed and workers ended, as after Ctrl-C.
+    A scheduler or a shutdown sends SIGTERM: marks are removed and workers ended, as after Ctrl-C.
     """
     received: list[int] = []
 
@@ -83,15 +83,27 @@ def terminating_as_interrupt() -> Iterator[list[int]]:
         received.append(number)
         raise KeyboardInterrupt
 
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a shell ignores it
+        numbers.append(signal.SIGINT)
     try:
-        before = signal.signal(signal.SIGTERM, interrupt)
+        before = {number: signal.signal(number, interrupt) for number in numbers}
     except ValueError:  # not in the main thread
         yield received
         return
     try:
         yield received
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ended(received: list[int], interrupt: object = "") -> typer.Exit:
+    """Tell that the command was interrupted, and return its exit."""
+    is_terminated = signal.SIGTERM in received
+    told = f"{'Terminated' if is_terminated else 'Interrupted'}. {interrupt}".strip()
+    typer.echo(told, err=True)  # say() imports what may have been cut short
+    return typer.Exit(TERMINATED if is_terminated else INTERRUPTED)
 
 
 app = typer.Typer(

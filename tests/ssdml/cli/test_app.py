@@ -16,7 +16,8 @@ import pytest
 import typer
 
 import ssdml
-from ssdml.cli.app import app, terminating_as_interrupt
+from ssdml.__main__ import main
+from ssdml.cli.app import app, signals_as_interrupts
 from ssdml.cli.examples import EXAMPLES
 from ssdml.cli.options import put
 from ssdml.cli.parsing import is_repeatable
@@ -256,6 +257,37 @@ def test_interrupted_imports_leave_one_line(run, monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal of POSIX")
+def test_interrupt_that_an_import_turns_into_an_error_is_told(run, monkeypatch):
+    def interrupted(folder):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed") from None
+
+    monkeypatch.setattr("ssdml.experiments.runs.folder.read_status", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        told = run("status", "folder")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (told.exit_code, told.stderr) == (130, "Interrupted.\n")
+
+
+def test_interrupt_while_the_command_line_loads_is_told(monkeypatch, capsys):
+    class Finder:
+        @staticmethod
+        def find_spec(name, *_):
+            if name == "ssdml.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "ssdml.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    with pytest.raises(SystemExit, match="130"):
+        main()
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal of POSIX")
 def test_termination_ends_with_its_status(data, tmp_path):
     command = [sys.executable, "-c", WITHOUT_TORCH, "compare"]
     command += ["--dataset", data, "--methods", "input", "--seeds", "60", "--out", tmp_path / "o"]
@@ -272,14 +304,20 @@ def test_termination_ends_with_its_status(data, tmp_path):
     assert not list((tmp_path / "o" / "runs").glob("*.running"))
 
 
-def test_handler_of_termination_is_restored_and_needs_the_main_thread():
+def test_handlers_of_signals_are_restored_and_need_the_main_thread():
     before = signal.getsignal(signal.SIGTERM)
-    with terminating_as_interrupt():
+    with signals_as_interrupts():
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
+    try:
+        with signals_as_interrupts():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, ignored)
 
     def elsewhere():
-        with terminating_as_interrupt() as received:
+        with signals_as_interrupts() as received:
             return received, signal.getsignal(signal.SIGTERM)
 
     with ThreadPoolExecutor(1) as pool:
