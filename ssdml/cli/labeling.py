@@ -45,9 +45,9 @@ def suggest_next(
     from ssdml.datasets.reading.summary import counted
     from ssdml.metric.estimator import SSDML
     from ssdml.model_selection.labeling import suggest_labels
-    from ssdml.utils.persistence import saved_class
+    from ssdml.utils.persistence import saved_config
 
-    if saved_class(model) == "DeepSSDML":
+    if saved_config(model).get("class") == "DeepSSDML":
         raise ValueError(
             f"{model} holds a network, for which no samples are suggested. `ssdml label` suggests "
             "images and others by their features."

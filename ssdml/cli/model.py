@@ -140,6 +140,7 @@ def fit(
         hint = "" if checkpoints is None else f"The same command resumes from {checkpoints}."
         raise KeyboardInterrupt(hint) from None
     kept = samples.Input.of_fit(raw, text_model, computed, side)
+    kept.name_features(model)
 
     def save(folder: Path) -> None:
         model.set_params(verbose=0).save(folder)
@@ -291,9 +292,11 @@ def evaluate(
 
 
 def _loaded(model: Path) -> Any:
-    from ssdml.utils.persistence import saved_class
+    from ssdml.utils.persistence import saved_config
 
-    return _estimator(saved_class(model)).load(model)
+    learned = _estimator(saved_config(model).get("class")).load(model)
+    vars(learned).pop("feature_names_in_", None)  # new samples are read in the order of the fit
+    return learned
 
 
 def _check_shape(data: str, X: Any, learned: Any) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ssdml.experiments.labeling.features import ImageFeatures
 
 INPUT = "input.json"  # beside a model
+ANY = "any"  # input of models of early versions, whose config does not tell it
 FITTED = {"words": "words.npz", "pixels-v2": "pixels.npz"}  # there, too: what features have learned
 DEFAULT_SIDES = {"mnist": 28}  # of images for a network, in pixels; 32 for others
 
@@ -62,9 +63,16 @@ class Input:
         name = FITTED.get(self.text_model or self.image_model or "")
         return None if name is None else model / name
 
+    def name_features(self, learned: Any) -> None:
+        """Name the features of a fit after their columns, for frames that Python passes."""
+        import numpy as np
+
+        if len(self.columns) == getattr(learned, "n_features_in_", None):
+            learned.feature_names_in_ = np.array(self.columns, dtype=object)
+
     def save(self, model: Path, features: Any) -> None:
         """Write it beside a model, with what its features have learned and a checksum of both."""
-        from ssdml.utils.persistence import UNSIGNED, atomic_write, signed
+        from ssdml.utils.persistence import UNSIGNED, add_to_config, atomic_write, signed
 
         fitted = self.fitted(model)
         if fitted is not None:
@@ -74,16 +82,32 @@ class Input:
             unfinished.write_text(text, encoding="utf-8")
         for path in {model / name for name in FITTED.values()} - {fitted}:  # of an earlier model
             path.unlink(missing_ok=True)
+        add_to_config(model, input=json.loads(text)["sha256"])
 
     @classmethod
     def of(cls, model: Path) -> Input:
-        """Read what is beside a model; a model that Python saved has nothing there."""
-        from ssdml.utils.files import parse_json, read_regular
-        from ssdml.utils.persistence import check_signed
+        """Read what is beside a model; one that Python saved may have names of features alone.
 
-        path = model / INPUT
+        The config of the model has the checksum of its input, or None if there is none.
+        """
+        from ssdml.utils.files import parse_json, read_regular
+        from ssdml.utils.persistence import check_signed, saved_config
+
+        path, config = model / INPUT, saved_config(model)
+        expected = config.get("input", ANY)
+        if expected is None and path.exists():
+            raise ValueError(
+                f"{path}: not of this model, which Python saved. Delete it, or run `ssdml fit` "
+                "again."
+            )
         if not path.exists():
-            return cls()
+            if expected not in (None, ANY):
+                raise FileNotFoundError(
+                    f"{path} is missing, by which new samples are read as those of the fit. Copy "
+                    "the whole folder of the model."
+                )
+            columns = config.get("feature_names_in")
+            return cls(tuple(columns) if isinstance(columns, list) else ())
         try:
             text = read_regular(path).decode()
             kept = dict(parse_json(text))
@@ -93,6 +117,8 @@ class Input:
             wrong = not all(isinstance(value, str | None) for value in (*texts, *content.columns))
             if wrong or not isinstance(content.image_size, int | None):
                 raise ValueError("its values are of wrong types")
+            if expected not in (checksum, ANY):
+                raise ValueError("it belongs to another model")
             check_signed(text, checksum, content.fitted(model))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: damaged ({error}). Fit the model again.") from error

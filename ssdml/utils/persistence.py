@@ -154,6 +154,7 @@ def save_state(
         "ssdml": __version__,
         "arrays": OTHER_ARRAYS if earlier == ARRAYS else ARRAYS,
         "params": params,
+        "input": None,  # see `ssdml.cli.samples.Input`
         **more,
     }
     text = _json(config)
@@ -362,12 +363,19 @@ def check_arrays(arrays: Mapping[str, Array], shapes: Mapping[str, str]) -> None
                 raise ValueError(f"{name} must have the shape {shape}{of}; got {array.shape}")
 
 
-def saved_class(folder: str | Path) -> str | None:
-    """Return the class name of the model in a folder; None if it cannot be read."""
+def saved_config(folder: str | Path) -> dict[str, Any]:
+    """Return the config of the model in a folder, unchecked; empty if it cannot be read."""
     try:
-        return str(_parsed(_config_in(Path(folder)))["class"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+        return _parsed(_config_in(Path(folder)))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def add_to_config(folder: Path, **more: Any) -> None:
+    """Add entries to the config of a model that `save_state` wrote."""
+    config = _parsed(_config_in(folder)) | {"sha256": UNSIGNED} | more
+    with atomic_write(folder / CONFIG) as unfinished:
+        unfinished.write_text(signed(_json(config), folder / _arrays_of(config)), encoding="utf-8")
 
 
 def _present(file: Path, name: str) -> Path:

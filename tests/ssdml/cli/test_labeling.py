@@ -104,7 +104,9 @@ def test_next_leaves_out_labels_that_came_after_the_fit(run, arrays, tmp_path, c
 
 
 def test_next_of_a_network_names_the_way_out(run, monkeypatch, tmp_path):
-    monkeypatch.setattr("ssdml.utils.persistence.saved_class", lambda folder: "DeepSSDML")
+    monkeypatch.setattr(
+        "ssdml.utils.persistence.saved_config", lambda folder: {"class": "DeepSSDML"}
+    )
     result = run("next", tmp_path / "model", tmp_path / "x.csv")
     assert result.exit_code == 1
     assert "holds a network" in result.stderr
