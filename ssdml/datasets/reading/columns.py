@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -15,7 +16,7 @@ import numpy as np
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.formats.delimited import ONE_COLUMN
 from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples, holds_images
-from ssdml.datasets.reading.summary import listed
+from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import (
     ANNOTATION,
     ID_NAMES,
@@ -52,6 +53,7 @@ IS_USE = "its name is that of folds, parts or weights"
 IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
+MOST_TABLES = 4  # that are joined, and may each have an id once
 MANY_LABELS = 20  # of which most are not of one class each
 MOST_CODES = 20  # of classes beside short texts
 # How genes, transcripts and the like are called: names of rows, if samples are in the columns.
@@ -139,8 +141,8 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
     - Samples: the column of vectors; else images that a column holds, or whose files it names, if
       at most three columns of numbers are beside it; else the texts of a column with a name such as
       text, if it has several words in each row and as few numbers beside it; else the columns of
-      numbers that do not number the rows, nor have a name of folds, parts or weights; else the
-      texts of such a column, or of the only column of several words.
+      numbers that do not number the rows, also of a few joined tables, nor have a name of folds,
+      parts or weights; else the texts of such a column, or of the only column of several words.
 
     Raises
     ------
@@ -283,7 +285,8 @@ class Chooser:
         index = [
             n
             for n in self.free("number", "text", "date")
-            if n in known or (INDEX.fullmatch(folded(n)) and self.is_distinct(n))
+            if n in known
+            or (INDEX.fullmatch(folded(n)) and (self.is_distinct(n) or self._numbers_joined(n)))
         ]
         self.roles.left_out |= dict.fromkeys(index, "index of pandas")
         return next((n for n in index if self.is_distinct(n)), None)
@@ -467,11 +470,46 @@ class Chooser:
                 if not self.cells.may_be_vectors(n)
             ]
             roles.id = next(iter(texts), None)
+        repeated = [n for n in roles.left_out if roles.left_out[n] == "index of pandas"]
         for name in named:
-            if name != roles.id and (name in keys or self._names_ids(name)):
+            is_known = name in keys or self._names_ids(name) or self._numbers_joined(name)
+            if name != roles.id and is_known:
                 roles.left_out[name] = "ids"
+                repeated.append(name)
                 if name not in keys and self.kinds[name] == "number":
                     self.note_unused(name, IS_ID)
+        repeated = list(filter(self._rarely_repeats, repeated))
+        if repeated and not any(map(self._names_ids, keys)):
+            self._doubt_repeated(repeated[0])
+
+    def _numbers_joined(self, name: str) -> bool:
+        """Whether a column may have numbered the rows of a few tables, before they were joined."""
+        is_number = self.kinds[name] == "number" and _are_whole(self._known(name))
+        return is_number and self._rarely_repeats(name)
+
+    def _rarely_repeats(self, name: str) -> bool:
+        """Whether some cells are in several rows, at most one per table, and none is empty."""
+        counts = Counter(self.cells.texts(name))
+        return "" not in counts and 1 < max(counts.values(), default=0) <= MOST_TABLES
+
+    def _doubt_repeated(self, name: str) -> None:
+        """Doubt ids that several rows have, above all with different labels."""
+        rows_of: dict[str, list[int]] = {}
+        for row, cell in enumerate(self.cells.texts(name)):
+            rows_of.setdefault(cell, []).append(row)
+        repeated = [rows for rows in rows_of.values() if len(rows) > 1]
+        labels = [""] * self.n
+        if self.roles.label is not None:
+            labels = self.cells.texts(self.roles.label)
+        several = [r for r in repeated if len({labels[row] for row in r} - {""}) > 1]
+        first = (several or repeated)[0]
+        places = " and ".join(self.cells.table.place(row) for row in first[:2])
+        self.roles.doubts.append(
+            f"{counted(len(repeated), 'id')} in column {name!r} "
+            f"{'is' if len(repeated) == 1 else 'are'} in several rows, "
+            + f"{len(several):,} of them with different labels, " * bool(several)
+            + f"as in {places}; if these are the same sample, keep one row of each"
+        )
 
     def _doubt_genes(self) -> None:
         """Doubt rows that are named as genes are: the samples may be in the columns."""

@@ -140,6 +140,34 @@ def test_unnamed_columns_that_repeat_are_features(tmp_path, frame):
     assert load_dataset(tmp_path / "t.csv").X.shape == (N, 4)
 
 
+@pytest.mark.parametrize("name", ["", "index", "row", "nr", "id", "sample_id"])
+@pytest.mark.parametrize("shift", [0, 5])  # of the second table's numbers
+def test_numbers_of_joined_tables_are_no_features(tmp_path, frame, name, shift, rng):
+    numbers = np.concatenate([np.arange(N // 2), np.arange(N // 2) + shift])
+    table = pd.concat([pd.Series(numbers, name=name), frame], axis=1)
+    table.iloc[rng.permutation(N)].to_csv(tmp_path / "t.csv", index=False)
+    with pytest.warns(ReadingWarning) as told:
+        data = load_dataset(tmp_path / "t.csv")
+    assert data.columns == ("p", "q")
+    assert data.ids is None
+    found = f"{N // 2 - shift} ids in column {name or 'Unnamed: 0'!r} are in several rows"
+    assert found in str(told[0].message)
+
+
+def test_ids_with_different_labels_are_named_by_line(tmp_path, frame):
+    ids = [f"s{i}" for i in [*range(N - 2), 3, 5]]
+    labels = ["x", "y"] * (N // 2)
+    labels[N - 1] = ""
+    frame.assign(sample_id=ids, label=labels).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.warns(ReadingWarning, match="2 ids .* several rows, 1 of them with different lab"):
+        told = str(load_dataset(tmp_path / "t.csv").summary)
+    assert f"as in line 5 and line {N}; if these are the same sample, keep one row of each" in told
+
+
+def test_ids_of_groups_are_no_doubt(read, frame):
+    assert not read(frame.assign(user_id=[f"u{i // 8}" for i in range(N)])).summary.doubts
+
+
 @pytest.mark.parametrize(
     "name", ["id", "ID", "customer_id", "customerId", "Unit ID", "uuid", "idx"]
 )
