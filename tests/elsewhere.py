@@ -102,7 +102,7 @@ def test_graphs_are_searched_on_the_device(monkeypatch):
         searches.append((options["method"], options["device"]))
         return knn_graph(rows, k, **options)
 
-    monkeypatch.setattr("ssdml.deep.input_graph.knn_graph", spy)
+    monkeypatch.setattr("ssdml.graphs.neighbors.copies.knn_graph", spy)
     X, _, labels = small_images(n=140)
     small_model(epochs=2, epochs_per_partition=1, batch_size=140).fit(X, labels)
     assert searches == 3 * [("torch", DEVICE)]  # input, second partition, end

@@ -13,9 +13,9 @@ import torch
 from torch import distributed, nn
 
 from ssdml import DeepSSDML
-from ssdml.deep import input_graph
 from ssdml.deep.alternation import AlternationTrainer
 from ssdml.deep.checkpoints import digest
+from ssdml.graphs.neighbors import copies
 from ssdml.losses import DecorrelatedCentersLoss
 from ssdml.networks import training
 from ssdml.utils import distributed as ranks
@@ -39,7 +39,7 @@ def fit(out: Path, *, dies: bool = False) -> None:
     """Fit with a loss of our own; write losses, first gradients, and the embedding."""
     X, _, labels = small_images()
     losses, gradients, built = [], [], []
-    step, build = ranks.average_gradients, input_graph.knn_graph
+    step, build = ranks.average_gradients, copies.knn_graph
     train, partition = AlternationTrainer._loss, AlternationTrainer.partition
 
     def keep(network):
@@ -78,7 +78,7 @@ def fit(out: Path, *, dies: bool = False) -> None:
         patch.object(training, "average_gradients", keep),
         patch.object(AlternationTrainer, "_loss", loss),
         patch.object(AlternationTrainer, "partition", begin),
-        patch.object(input_graph, "knn_graph", counted),
+        patch.object(copies, "knn_graph", counted),
     ):
         fit_on_each(model, X, labels)
     networks, graphs = of_all(digest(model.network_.state_dict())), of_all(len(built))

@@ -26,6 +26,19 @@ def first_equal_rows(X: Array) -> Ints:
     return numbers
 
 
+def first_among(first: Ints, rows: Ints) -> Ints:
+    """Number of the first row that equals each of some rows, among these.
+
+    Examples
+    --------
+    >>> first_among(np.array([0, 1, 0, 1, 0]), np.array([1, 2, 4])).tolist()
+    [0, 1, 1]
+    """
+    _, earliest, places = np.unique(first[rows], return_index=True, return_inverse=True)
+    numbers: Ints = earliest[places]
+    return numbers
+
+
 def graph_of_distinct(rows: Array, n_neighbors: int, first: Ints, **search: Any) -> KNNGraph:
     """Find the nearest distinct rows of each row; copies of a row are linked through the first.
 
@@ -89,11 +102,26 @@ def extend_distinct(
     old, new = np.split(distinct, [np.searchsorted(distinct, n)])
     if not np.isin(graph.indices[old], old).all():
         return graph_of_distinct(rows, graph.n_neighbors, first, n_jobs=n_jobs)
-    among_old = np.searchsorted(old, graph.indices[old])
-    whole = KNNGraph(among_old, graph.distances[old], graph.metric, graph.recall_)
+    whole = graph_among(graph, old)
     if len(new):
         whole = whole.extend(rows[new], X=rows[old], n_jobs=n_jobs)
     return _with_copies(whole, first)
+
+
+def graph_among(graph: KNNGraph, distinct: Ints) -> KNNGraph:
+    """Graph of the distinct rows alone, which are numbered anew.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [0.0], [4.0], [5.0]])
+    >>> graph = graph_of_distinct(rows, 2, first_equal_rows(rows))
+    >>> graph_among(graph, np.array([0, 2, 3])).indices
+    array([[1, 2],
+           [2, 0],
+           [1, 0]])
+    """
+    numbers = np.searchsorted(distinct, graph.indices[distinct])
+    return KNNGraph(numbers, graph.distances[distinct], graph.metric, graph.recall_)
 
 
 def _with_copies(graph: KNNGraph, first: Ints) -> KNNGraph:

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from ssdml.deep.input_graph import device_graph
 from ssdml.deep.trainer import PartitionTrainer, Prepared
+from ssdml.graphs.neighbors.copies import first_among
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.triplets import Triplets
 from ssdml.losses.angular import batch_angular_loss
@@ -138,10 +139,11 @@ class AlternationTrainer(PartitionTrainer):
         if self.estimator.propagation == "two-sided" or len(part) == len(state.X):
             return mine(state, self.estimator, N_TRIPLETS, rng)
         assert rows is not None
-        estimator = self.estimator
-        graph = device_graph(
-            rows[part], estimator.n_neighbors, self.device, rng, n_jobs=estimator.n_jobs
-        )
+        estimator, first = self.estimator, None
+        if self.input_graph is not None:
+            first = first_among(self.input_graph.first, part)
+        k, n_jobs = estimator.n_neighbors, estimator.n_jobs
+        graph = device_graph(rows[part], k, self.device, rng, first=first, n_jobs=n_jobs)
         of_part = State(state.X[part], state.labels[part], graph, state.distributions[part])
         return mine(of_part, estimator, N_TRIPLETS, rng).among(part)
 

@@ -250,9 +250,9 @@ class DeepSSDML(DeepEstimator):
         projected, graph = None, None
         if self.input_edges or self.input_weight:
             projected = project_input(samples, self.input_edges, self.input_weight)
-        self.input_projection_, rows = projected or (None, None)
-        if rows is not None and self.input_edges:
-            graph = from_first_rank(lambda: input_graph(rows, labels, self, device, rng))
+        self.input_projection_, rows, first = projected or (None, None, None)
+        if rows is not None and first is not None and self.input_edges:
+            graph = from_first_rank(lambda: input_graph(rows, first, labels, self, device, rng))
         if rows is None:
             self.input_weight_ = 0.0
         elif self.input_weight != "auto":

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from ssdml.classification.learning import without_copies
 from ssdml.graphs.laplacian import adjacency
-from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
+from ssdml.graphs.neighbors.copies import first_equal_rows, graph_of_distinct
+from ssdml.graphs.neighbors.knn import KNNGraph
+from ssdml.graphs.neighbors.rows import Rows
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.networks.data import Samples
 from ssdml.utils.labels import class_codes
@@ -50,11 +54,12 @@ class InputProjection(NamedTuple):
 
 def project_input(
     samples: Samples, input_edges: float | str = "auto", input_weight: float | str = "auto"
-) -> tuple[InputProjection, Array] | None:
+) -> tuple[InputProjection, Array, Ints] | None:
     """Fit the projection that keeps 95% of the variance, and apply it to all samples.
 
-    Returns None if a sample has more than 4,096 numbers, and raises ValueError if the input was
-    asked for nevertheless.
+    Returns the projection, the projected samples and the first sample that equals each; None if
+    a sample has more than 4,096 numbers. Raises ValueError if the input was asked for
+    nevertheless.
     """
     if np.prod(samples.shape) > LARGEST_SAMPLE:
         for name, value in (("input_edges", input_edges), ("input_weight", input_weight)):
@@ -75,7 +80,7 @@ def project_input(
         axes=leading_axes(rows).astype(np.float32),
         scale=1.0 if unit or not variance > 0 else float(np.sqrt(variance)),
     )
-    return projection, projection.project(rows)
+    return projection, projection.project(rows), first_equal_rows(flat)
 
 
 def flat_samples(samples: Samples) -> Array:
@@ -90,36 +95,39 @@ class InputGraph(NamedTuple):
 
     graph: KNNGraph
     edges: sparse.csr_array
+    first: Ints  # the first sample that equals each: copies are no neighbors of each other
     weight: float  # of the edges beside those of the embedding; 0: the graph is not used
     propagation_accuracy: float | None
 
 
 def input_graph(
-    rows: Array, labels: Ints, estimator: Any, device: str, rng: np.random.Generator
+    rows: Array, first: Ints, labels: Ints, estimator: Any, device: str, rng: np.random.Generator
 ) -> InputGraph:
     """Build the graph of projected samples; "auto" uses it if it predicts held-out labels."""
     n_jobs, weight = estimator.n_jobs, estimator.input_edges
-    graph = device_graph(rows, estimator.n_neighbors, device, rng, n_jobs=n_jobs)
+    graph = device_graph(rows, estimator.n_neighbors, device, rng, first=first, n_jobs=n_jobs)
     edges = adjacency(graph)
-    accuracy = propagation_accuracy(edges, labels, estimator.decay, n_jobs, rng)
+    accuracy = propagation_accuracy(edges, labels, first, estimator.decay, n_jobs, rng)
     if weight == "auto":
         weight = INPUT_EDGES if accuracy is None or accuracy > TRUSTED else 0.0
-    return InputGraph(graph, edges, float(weight), accuracy)
+    return InputGraph(graph, edges, first, float(weight), accuracy)
 
 
 def propagation_accuracy(
     edges: sparse.csr_array,
     labels: Ints,
+    first: Ints,
     decay: float,
     n_jobs: int | None,
     rng: np.random.Generator,
 ) -> float | None:
-    """Two-fold propagation accuracy on the labeled samples.
+    """Two-fold propagation accuracy on the labeled samples, without copies.
 
     None if a class has a single labeled sample, or if there is only one class.
     """
     codes, n_classes = class_codes(labels)
     labeled = rng.permutation(np.flatnonzero(codes != UNLABELED))
+    labeled = without_copies(labeled, codes, first)
     if np.bincount(codes[labeled]).min() < 2 or n_classes < 2:
         return None
     # Every second sample of each class, so that both folds hold every class.
@@ -139,9 +147,12 @@ def device_graph(
     device: str,
     rng: np.random.Generator,
     *,
+    first: Ints | None = None,
     n_jobs: int | None = None,
 ) -> KNNGraph:
     """Build the graph of rows (n, d) on the device, with at most n - 1 neighbors.
+
+    Copies, of which ``first`` has the number of the first, are not neighbors of each other.
 
     The search is exact on a GPU, in O(n² d), and as :func:`~ssdml.graphs.knn_graph` chooses on a
     CPU, which serves Apple's GPUs too.
@@ -158,4 +169,6 @@ def device_graph(
     if device.startswith(("cpu", "mps")):
         search = {}
     k = min(n_neighbors, len(rows) - 1)
-    return knn_graph(rows, k, **search, n_jobs=n_jobs, random_state=rng)
+    first = np.arange(len(rows)) if first is None else first
+    graph = graph_of_distinct(rows, k, first, **search, n_jobs=n_jobs, random_state=rng)
+    return graph if graph.rows is not None else replace(graph, rows=Rows.of(rows))

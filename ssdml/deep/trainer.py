@@ -358,8 +358,9 @@ class PartitionTrainer(ABC):
     def _graph(self, features: Array, rng: np.random.Generator) -> KNNGraph:
         """Build the graph of the embedding."""
         rows = unit_rows(features @ self.network.L)
-        estimator = self.estimator
-        return device_graph(rows, estimator.n_neighbors, self.device, rng, n_jobs=estimator.n_jobs)
+        first = None if self.input_graph is None else self.input_graph.first
+        k, n_jobs = self.estimator.n_neighbors, self.estimator.n_jobs
+        return device_graph(rows, k, self.device, rng, first=first, n_jobs=n_jobs)
 
     def _edges(self, graph: KNNGraph) -> sparse.csr_array:
         """Return the edge weights that labels propagate along."""

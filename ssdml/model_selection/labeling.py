@@ -12,11 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from ssdml.classification.forms import Form, LinearForm, linear_forms
 from ssdml.graphs.laplacian import adjacency
-from ssdml.graphs.neighbors.knn import knn_graph
+from ssdml.graphs.neighbors.copies import (
+    first_at_no_distance,
+    first_equal_rows,
+    graph_among,
+    graph_of_distinct,
+)
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.metric.estimator import SSDML
 from ssdml.utils.parallel import count_threads, threads
-from ssdml.utils.typing import Array, Floats, Indices
+from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import check_count, check_rows
 
 N_NEIGHBORS = 10
@@ -26,12 +31,12 @@ CERTAIN = 0.05  # least weight of a row
 
 
 class Candidates(NamedTuple):
-    """Rows to choose from."""
+    """Distinct rows to choose from; a copy has the label of the first row that equals it."""
 
-    smoothed: Array  # (n, r)
-    distances: Floats  # (n,), to the neighbors on average
-    weights: Floats  # (n,), how much is to be learned about them
-    labeled: Indices
+    form: Form  # of m rows
+    weights: Floats  # (m,), how much is to be learned about them
+    first: Ints  # (n,), first row that equals each
+    labeled: Indices  # of the n rows
 
 
 def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Indices:
@@ -58,7 +63,8 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
     together; here, of at most 20,000 random samples, smoothed over the graph. Samples are weighted
     by their uncertainty, 1 minus the difference of the two largest class probabilities, or by their
     ``SSDML.novelty_score`` if that is larger. Each of the heaviest clusters without a label yields
-    one sample: among those of at least median weight, the one nearest to its neighbors.
+    one sample: among those of at least median weight, the one nearest to its neighbors. Copies of a
+    sample count once; they come last, if n asks for more than the others.
 
     References
     ----------
@@ -80,6 +86,7 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
     """
     check_count(n, "n", "suggest_labels")
     if isinstance(model, SSDML):
+        n_jobs = model.n_jobs if n_jobs is None else n_jobs
         candidates = _of_model(model, n_jobs)
     elif hasattr(model, "get_params"):
         raise TypeError(
@@ -89,12 +96,15 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
         )
     else:
         candidates = _of_samples(check_rows(model, "suggest_labels", "model"), n_jobs)
-    free = len(candidates.smoothed) - len(candidates.labeled)
-    if n > free:
+    free = np.setdiff1d(np.arange(len(candidates.first)), candidates.labeled)
+    if n > len(free):
         raise ValueError(
-            f"suggest_labels: n must be at most the number of unlabeled samples, {free}; got {n}."
+            "suggest_labels: n must be at most the number of unlabeled samples, "
+            f"{len(free)}; got {n}."
         )
-    return _choose(candidates, n)
+    chosen = _choose(candidates, n, n_jobs)
+    copies = np.setdiff1d(free, chosen)
+    return np.concatenate([chosen, copies[: n - len(chosen)]])
 
 
 def _of_model(model: SSDML, n_jobs: int | None) -> Candidates:
@@ -106,37 +116,48 @@ def _of_model(model: SSDML, n_jobs: int | None) -> Candidates:
             "got one of a dask array, of one class, by partitions or of an earlier version. Fit "
             "SSDML() in memory, or pass the samples."
         )
-    kept = model.kept_form()
-    form = kept or _form(classifier.form, classifier.rows, n_jobs)
     top = np.sort(np.partition(model.label_distributions_, -2, axis=1)[:, -2:], axis=1)
     weights = (1 - (top[:, 1] - top[:, 0])).astype(np.float64)
     np.maximum(weights, model.novelty_score(), out=weights)
-    return _candidates(form, weights, labeled, model.n_jobs if n_jobs is None else n_jobs)
+    form = model.kept_form()
+    if form is None:
+        first = first_equal_rows(classifier.rows)
+        if classifier.distinct is not None:  # others may be equal in this form alone
+            first[classifier.distinct] = classifier.distinct
+        form = _form(classifier.form, classifier.rows, first, n_jobs)
+    first = first_at_no_distance(form.graph)
+    distinct = np.unique(first)
+    if len(distinct) < len(first):
+        form = Form(form.linear, form.rows[distinct], graph_among(form.graph, distinct))
+    return Candidates(form, weights[distinct], first, labeled)
 
 
 def _of_samples(X: Array, n_jobs: int | None) -> Candidates:
+    first = first_equal_rows(X)
+    distinct = np.unique(first)
+    X = X if len(distinct) == len(X) else X[distinct]
     linear = linear_forms(X, few=True)[0]
-    form = _form(linear, linear(X), n_jobs)
-    return _candidates(form, np.ones(len(X)), np.empty(0, np.int64), n_jobs)
+    form = _form(linear, linear(X), np.arange(len(X)), n_jobs)
+    return Candidates(form, np.ones(len(X)), first, np.empty(0, np.int64))
 
 
-def _form(linear: LinearForm, rows: Array, n_jobs: int | None) -> Form:
+def _form(linear: LinearForm, rows: Array, first: Ints, n_jobs: int | None) -> Form:
     k = min(N_NEIGHBORS, len(rows) - 1)
-    return Form(linear, rows, knn_graph(rows, k, n_jobs=n_jobs, random_state=0))
+    return Form(linear, rows, graph_of_distinct(rows, k, first, n_jobs=n_jobs, random_state=0))
 
 
-def _candidates(form: Form, weights: Floats, labeled: Indices, n_jobs: int | None) -> Candidates:
+def _choose(candidates: Candidates, n: int, n_jobs: int | None) -> Indices:
+    """Choose at most n distinct rows."""
+    form, weights, first, labeled = candidates
+    weights = np.maximum(weights, CERTAIN)
     with threads(count_threads(n_jobs, "suggest_labels")) as pool:
         smoothed = form.view(REACH, Diffusion(adjacency(form.graph), pool))
     distances = form.graph.distances.mean(axis=1, dtype=np.float64)
-    return Candidates(smoothed, distances, np.maximum(weights, CERTAIN), labeled)
-
-
-def _choose(candidates: Candidates, n: int) -> Indices:
-    smoothed, distances, weights, labeled = candidates
-    free = np.ones(len(smoothed), bool)
-    free[labeled] = False
-    n_clusters = min(len(labeled) + n, len(smoothed))
+    distinct = np.unique(first)
+    free = ~np.isin(distinct, first[labeled])
+    known = np.flatnonzero(~free)
+    n = min(n, len(distinct) - len(known))
+    n_clusters = min(len(known) + n, len(smoothed))
     some = np.arange(len(smoothed))
     if len(some) > max(MAX_CLUSTERED, n_clusters):
         rng = np.random.default_rng(0)
@@ -147,7 +168,7 @@ def _choose(candidates: Candidates, n: int) -> Indices:
         model.fit(smoothed[some], sample_weight=weights[some])
     clusters = model.predict(smoothed)
     masses = np.bincount(clusters, weights * free, minlength=n_clusters)
-    n_labeled = np.bincount(clusters[labeled], minlength=n_clusters)
+    n_labeled = np.bincount(clusters[known], minlength=n_clusters)
     chosen: list[int] = []
     while len(chosen) < n:  # again if there are fewer clusters than samples to suggest
         for cluster in np.lexsort((-masses, n_labeled)):
@@ -156,4 +177,4 @@ def _choose(candidates: Candidates, n: int) -> Indices:
                 members = members[weights[members] >= np.median(weights[members])]
                 chosen.append(int(members[distances[members].argmin()]))
                 free[chosen[-1]] = False
-    return np.array(chosen)
+    return distinct[chosen]

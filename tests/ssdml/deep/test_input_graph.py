@@ -9,6 +9,7 @@ from ssdml import DeepSSDML
 from ssdml.deep.input_graph import (
     INPUT_EDGES,
     TRUSTED,
+    device_graph,
     flat_samples,
     input_graph,
     project_input,
@@ -26,7 +27,7 @@ def images(rng):
 
 
 def test_projection_keeps_distances_of_unit_rows(images):
-    side, rows_of_all = project_input(as_samples(images, "test"))
+    side, rows_of_all, _ = project_input(as_samples(images, "test"))
     flat = images.reshape(300, -1)
     rows = flat - flat.mean()
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -72,7 +73,12 @@ def test_auto_uses_an_accurate_input_graph(rng, monkeypatch, share, weight):
     monkeypatch.setattr("ssdml.deep.input_graph.propagation_accuracy", lambda *args: share)
     settings = DeepSSDML("mnist", n_neighbors=5)
     labels = np.where(np.arange(50) < 10, np.arange(50) % 2, -1)
-    assert input_graph(rng.standard_normal((50, 3)), labels, settings, "cpu", rng).weight == weight
+    rows, first = rng.standard_normal((50, 3)), np.arange(50)
+    assert input_graph(rows, first, labels, settings, "cpu", rng).weight == weight
+
+
+def accuracy_of(graph, labels, rng):
+    return propagation_accuracy(adjacency(graph), labels, np.arange(len(labels)), 0.99, None, rng)
 
 
 class TestForetold:
@@ -80,15 +86,41 @@ class TestForetold:
         truth = np.repeat(np.arange(3), 40)
         graph = knn_graph(100 * truth[:, None] + rng.standard_normal((120, 3)), 5)
         labels = np.where(np.arange(120) % 10 == 0, truth, -1)
-        assert propagation_accuracy(adjacency(graph), labels, 0.99, None, rng) == 1
+        assert accuracy_of(graph, labels, rng) == 1
 
     def test_random_labels_give_chance_accuracy(self, rng):
         graph = knn_graph(rng.standard_normal((600, 3)), 5)
         labels = rng.integers(4, size=600)
-        assert 0.1 < propagation_accuracy(adjacency(graph), labels, 0.99, None, rng) < 0.4
+        assert (
+            0.1
+            < propagation_accuracy(
+                adjacency(graph), labels, np.arange(len(labels)), 0.99, None, rng
+            )
+            < 0.4
+        )
 
     def test_one_label_per_class_gives_no_accuracy(self, rng):
         graph = knn_graph(rng.standard_normal((50, 3)), 5)
         labels = np.full(50, -1)
         labels[:3] = np.arange(3)
-        assert propagation_accuracy(adjacency(graph), labels, 0.99, None, rng) is None
+        assert accuracy_of(graph, labels, rng) is None
+
+    def test_labels_of_copies_do_not_predict_each_other(self, rng):
+        images = rng.random((100, 4, 4)).astype(np.float32)
+        rows = np.concatenate([np.arange(100), np.repeat(np.arange(20), 9)])
+        labels = np.where(np.arange(280) % 100 < 20, rows % 2, -1)
+        labels[100:] = rows[100:] % 2
+        _, projected, first = project_input(as_samples(images[rows], "test"))
+        np.testing.assert_array_equal(first, rows)
+        edges = adjacency(device_graph(projected, 5, "cpu", rng, first=first))
+        assert propagation_accuracy(edges, labels, first, 0.99, None, rng) < 0.8  # of random labels
+
+
+def test_copies_are_no_neighbors_but_of_the_first(rng):
+    rows = rng.random((40, 3))
+    numbers = np.concatenate([np.arange(40), np.arange(10), np.arange(10)])
+    graph = device_graph(rows[numbers], 5, "cpu", rng, first=numbers)
+    alone = device_graph(rows, 5, "cpu", rng)
+    np.testing.assert_array_equal(graph.indices[:40], alone.indices)
+    np.testing.assert_array_equal(graph.indices[40:, 0], numbers[40:])
+    np.testing.assert_array_equal(graph.rows[np.arange(60)], rows[numbers])

@@ -89,7 +89,7 @@ class TestSwitches:
         [
             ("angle", 25.0, "ssdml.deep.alternation.learn_metric"),
             ("angle", 25.0, "ssdml.deep.alternation.batch_angular_loss"),
-            ("n_neighbors", 6, "ssdml.deep.input_graph.knn_graph"),
+            ("n_neighbors", 6, "ssdml.graphs.neighbors.copies.knn_graph"),
             ("decay", 0.875, "ssdml.deep.trainer.propagate_labels"),
         ],
     )

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_digits, make_blobs
 from sklearn.pipeline import make_pipeline
 
 from ssdml import SSDML, suggest_labels
@@ -71,3 +71,40 @@ def test_a_pipeline_is_refused_with_a_way_out(blobs):
         TypeError, match=r"got Pipeline\. Pass the SSDML in it, such as model\[-1\]"
     ):
         suggest_labels(make_pipeline(SSDML()), 3)
+
+
+class TestCopies:
+    """Copies of samples neither draw suggestions nor repeat them."""
+
+    @pytest.fixture
+    def copied(self):
+        """Digits, and the row numbers of those below 5 ten times."""
+        X, y = load_digits(return_X_y=True)
+        X, y = X[:400] / 16, y[:400]
+        rows = np.concatenate([np.arange(400), np.repeat(np.flatnonzero(y < 5), 9)])
+        return X, y, rows
+
+    def test_samples_are_those_without_copies(self, copied):
+        X, _, rows = copied
+        np.testing.assert_array_equal(suggest_labels(X[rows], 30), suggest_labels(X, 30))
+
+    @pytest.mark.parametrize("is_loaded", [False, True])
+    def test_model_suggests_no_copy_of_a_labeled_sample(self, copied, tmp_path, is_loaded):
+        X, y, rows = copied
+        labels = np.full(len(rows), -1)
+        labeled = np.append(np.arange(30), len(rows) - 9)  # of a class that is copied: its copies
+        labels[labeled] = y[rows[labeled]]
+        model = SSDML(random_state=0).fit(X[rows], labels)
+        if is_loaded:
+            model.save(tmp_path / "model")
+            model = SSDML.load(tmp_path / "model")
+        chosen = rows[suggest_labels(model, 40)]
+        assert len(set(chosen)) == 40
+        assert not np.isin(chosen, rows[labeled]).any()
+        assert (y[chosen] >= 5).mean() > 0.3
+
+    def test_copies_come_last(self):
+        X = np.array([[0.0], [5.0], [0.0], [9.0], [5.0]])
+        chosen = suggest_labels(X, 5)
+        assert set(chosen[:3]) == {0, 1, 3}
+        assert chosen[3:].tolist() == [2, 4]
