@@ -106,7 +106,7 @@ class ClassInterpolator(NamedTuple):
         """Rows of X that are not those of the fit, nor far nearer to them than their neighbors."""
         gaps = np.linalg.norm(self.form(X) - self.rows, axis=1)
         slack = ROUNDING * self.scales + 1e-5 * np.linalg.norm(self.rows, axis=1)  # of float32
-        return np.flatnonzero(gaps > slack)
+        return np.flatnonzero(~(gaps <= slack))  # NaN is another
 
     def power(self, form: Form, distributions: Array, of_trees: Array | None = None) -> np.float32:
         """Factor of scores, from 1 to 2, with which rows are as sure as they are known to be.

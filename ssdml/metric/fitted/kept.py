@@ -148,11 +148,9 @@ class KeptFit(LearnedMetric):
         with restoring(folder, cls.__name__, {}):
             model._kept = kept = restored(arrays, rows)
             model.held_out_ = restored_held_out(arrays)
-            if model.classifier_ is None:
-                is_same = are_rows_of(kept)
-            else:
+            if model.classifier_ is not None:
                 model._form(kept)  # must be there
-                is_same = not len(model.classifier_.other_rows(rows))
+            is_same = model._are_rows_of_fit(kept)
         if not is_same:
             raise ValueError(
                 f"{who}: X must be the samples of the fit, rows and columns in their order; got "
@@ -169,6 +167,21 @@ class KeptFit(LearnedMetric):
                 "and load with X, or fit all samples again."
             )
         return self._kept
+
+    def _unchanged_rows(self, method: str) -> Kept:
+        """Return what the fit keeps, if its X, which is not copied, is still the same."""
+        kept = self._kept_rows(method)
+        if not self._are_rows_of_fit(kept):
+            raise ValueError(
+                f"{type(self).__name__}.{method}: X must be as it was in the fit; it has changed "
+                "since, as by X *= 2. Fit again, or change a copy: X = 2 * X."
+            )
+        return kept
+
+    def _are_rows_of_fit(self, kept: Kept) -> bool:
+        if self.classifier_ is None:
+            return are_rows_of(kept)
+        return not len(self.classifier_.other_rows(kept.X))
 
     def kept_form(self) -> Form | None:
         """Rows and graph that ``classifier_`` searches; None after :meth:`load`."""

@@ -141,12 +141,12 @@ class RelabelingMixin(KeptFit):
         Raises
         ------
         ValueError
-            After a fit of a dask array, with one-sided propagation or by partitions, and after
-            :meth:`load` without X.
+            After a fit of a dask array, with one-sided propagation or by partitions, after
+            :meth:`load` without X, and if X has changed since the fit, which does not copy it.
 
         Notes
         -----
-        The graphs of the fit are reused, so X must not have changed. If y adds at most a quarter to
+        The graphs of the fit are reused. If y adds at most a quarter to
         the labels of the fit, and no class, the weights of the classifiers, the class prior and the
         metric are kept, and classifiers continue from their coefficients: about a tenth of the time
         of a fit. New labels enter ``held_out_`` with the probabilities from before they were given.
@@ -166,7 +166,7 @@ class RelabelingMixin(KeptFit):
         >>> model.relabel(labels).score(X / 16, y) > before
         True
         """
-        kept = self._kept_rows("relabel")
+        kept = self._unchanged_rows("relabel")
         labels = self._read_labels(y, len(kept.X), "Label some rows.")
         same = np.array_equal(self._classes(labels), self.classes_)
         self._kept, learned = relabeled(kept, labels, self, same_classes=same)
@@ -203,7 +203,7 @@ class RelabelingMixin(KeptFit):
         >>> len(model.extend(X[900:] / 16).transduction_)
         1797
         """
-        kept, who = self._kept_rows("extend"), f"{type(self).__name__}.extend"
+        kept, who = self._unchanged_rows("extend"), f"{type(self).__name__}.extend"
         check_order(X, y, who)
         new = self._validate_rows(X, who, reset=False)
         check_finite(new, who, "X")

@@ -276,6 +276,20 @@ def test_models_without_graphs_say_what_to_do(digits, tmp_path):
         paper.extend(X[200:])
 
 
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_samples_that_changed_after_the_fit_are_refused(digits, value):
+    X, y = digits
+    X, labels = X.copy(), some(y, 3)
+    model = SSDML(random_state=0).fit(X, labels)
+    before = model.predict(X)
+    X[7:9] = value
+    for change in (lambda: model.relabel(labels), lambda: model.extend(X[:3])):
+        with pytest.raises(ValueError, match=r"X must be as it was in the fit; .* change a copy"):
+            change()
+    X[7:9] = digits[0][7:9]
+    np.testing.assert_array_equal(model.relabel(labels).predict(X), before)
+
+
 def test_bad_labels_and_rows_are_refused(digits):
     X, y = digits
     model = SSDML(random_state=0).fit(X[:200], some(y, 2)[:200])
