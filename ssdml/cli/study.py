@@ -142,8 +142,17 @@ def study(
 ) -> None:
     """Find out how many labels are enough, and which method to use."""
     choice = samples.chosen(label, text, id_column, features, ignore, texts=text_model is not None)
+    loaded = [samples.load(name, choice, data_dir, text_model, no_label, encoding) for name in data]
+    first: dict[str, str] = {}
+    for path, dataset in zip(data, loaded, strict=True):
+        if dataset.name in first:
+            raise ValueError(
+                f"{path} must have another name than {first[dataset.name]}: both data sets are "
+                f"called {dataset.name!r}. Rename one."
+            )
+        first[dataset.name] = path
     _run(
-        [samples.load(name, choice, data_dir, text_model, no_label, encoding) for name in data],
+        loaded,
         methods,
         out,
         {"deep": False},

@@ -182,3 +182,15 @@ def test_report_needs_results(run, tmp_path):
     result = run("report", tmp_path)
     assert result.exit_code == 1
     assert "results.jsonl" in result.stderr
+
+
+def test_data_sets_of_one_name_are_refused(run, data, tmp_path):
+    other = tmp_path / "other" / data.name
+    other.parent.mkdir()
+    other.write_bytes(data.read_bytes())
+    result = run("study", data, other, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert f"{other} must have another name than {data}: both data sets are called 'blobs'" in (
+        " ".join(result.stderr.split())
+    )
+    assert not (tmp_path / "out").exists()
