@@ -27,6 +27,8 @@ from ssdml.utils.validation import (
 
 NO_LABEL: tuple[Any, ...] = (None, float("nan"), -1, "", "na", "n/a", "#n/a", "<na>", "null", "?")
 NO_LABEL += ("unlabeled", "unlabelled", "unknown", r"\N")  # the last as databases write NULL
+# Marks of other libraries, and -2, beside which -1 may be a class.
+OTHER_MARKS = (-2, -100, *(1 - 10**k for k in range(2, 7)))
 WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.?0*(?:e[+-]?0+)?")  # a whole number, but not 007
 SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
 
@@ -418,6 +420,14 @@ def read_labels(
             f"continuous values, {column[row]} in row {row}. Bin them into classes."
         )
     labels = whole_labels(column, n_samples, who)
+    marks = [] if names is not None else [mark for mark in OTHER_MARKS if mark in labels]
+    if marks:
+        warnings.warn(
+            f"{who}: y must mark unlabeled rows by {UNLABELED}; got {marks[0]}, which counts as a "
+            f"class. Pass np.where(y == {marks[0]}, {UNLABELED}, y) if it is a mark, too; if classes "
+            f"are negative numbers, shift them, since {UNLABELED} is none.",
+            stacklevel=level_of_caller(),
+        )
     if way_out is not None:
         check_labeled(labels, who, way_out)
     return labels, names

@@ -460,3 +460,12 @@ def test_labels_in_another_order_than_the_samples_are_doubted():
         UserWarning, match=r"here: y must be in the order of X; .*y\.loc\[X\.index\]"
     ):
         check_order(X, y.set_axis(list("rqp")), "here")
+
+
+@pytest.mark.parametrize("mark", [-100, -2])
+def test_other_marks_than_minus_one_give_a_warning(mark):
+    with pytest.warns(
+        UserWarning, match=rf"who: y .*; got {mark}, which counts as a class. Pass np"
+    ):
+        labels, _ = read_labels(np.array([3.0, mark, -1]), 3, "who")
+    assert labels.tolist() == [3, mark, -1]
