@@ -30,6 +30,7 @@ NO_LABEL += ("unlabeled", "unlabelled", "unknown", r"\N")  # the last as databas
 # Marks of other libraries, and -2, beside which -1 may be a class.
 OTHER_MARKS = (-2, -100, *(1 - 10**k for k in range(2, 7)))
 WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.?0*(?:e[+-]?0+)?")  # a whole number, but not 007
+LEAST_ROWS = 20  # in which a feature is not equal to the labels by chance
 SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
 
 
@@ -236,6 +237,26 @@ def check_order(X: Any, y: Any, who: str, names: tuple[str, str] = ("X", "y")) -
         )
 
 
+def warn_of_labels_in(X: Array, labels: Ints, who: str, names: Any = None) -> None:
+    """Warn if a column of X holds the labels, -1 where missing, as of a whole table.
+
+    Examples
+    --------
+    >>> warn_of_labels_in(np.eye(2), np.array([0, -1]), "who")
+    """
+    if len(X) < LEAST_ROWS:
+        return
+    columns = np.arange(X.shape[1])
+    for rows in (slice(LEAST_ROWS), slice(None)):  # hardly any column is left after the first rows
+        columns = columns[(X[rows, columns] == labels[rows, None]).all(axis=0)]
+    if len(columns):
+        name = columns[0] if names is None else repr(names[columns[0]])
+        warnings.warn(
+            f"{who}: X must not hold the labels; column {name} equals y in all rows. Leave it out.",
+            stacklevel=level_of_caller(),
+        )
+
+
 def check_codes(codes: Any, n: int | None, who: str, name: str, least: int = 0) -> Ints:
     """Return class numbers of n rows; raise unless they are whole numbers from ``least`` on.
 
@@ -424,8 +445,8 @@ def read_labels(
     if marks:
         warnings.warn(
             f"{who}: y must mark unlabeled rows by {UNLABELED}; got {marks[0]}, which counts as a "
-            f"class. Pass np.where(y == {marks[0]}, {UNLABELED}, y) if it is a mark, too; if classes "
-            f"are negative numbers, shift them, since {UNLABELED} is none.",
+            f"class. If it is a mark, too, pass np.where(y == {marks[0]}, {UNLABELED}, y); if "
+            f"classes are negative numbers, shift them, since {UNLABELED} is none.",
             stacklevel=level_of_caller(),
         )
     if way_out is not None:

@@ -23,6 +23,7 @@ from ssdml.utils.labels import (
     encode_partial_labels,
     is_unlabeled,
     read_labels,
+    warn_of_labels_in,
 )
 
 
@@ -464,8 +465,16 @@ def test_labels_in_another_order_than_the_samples_are_doubted():
 
 @pytest.mark.parametrize("mark", [-100, -2])
 def test_other_marks_than_minus_one_give_a_warning(mark):
-    with pytest.warns(
-        UserWarning, match=rf"who: y .*; got {mark}, which counts as a class. Pass np"
-    ):
+    with pytest.warns(UserWarning, match=rf"who: y .*; got {mark}, which counts as a class. If it"):
         labels, _ = read_labels(np.array([3.0, mark, -1]), 3, "who")
     assert labels.tolist() == [3, mark, -1]
+
+
+@pytest.mark.parametrize(("names", "told"), [(None, "column 2"), (["p", "q", "code"], "'code'")])
+def test_labels_among_the_features_give_a_warning(rng, names, told):
+    labels = np.arange(40) % 4 - 1
+    X = np.column_stack([rng.random((40, 2)), labels])
+    with pytest.warns(UserWarning, match=f"who: X must not hold the labels; .*{told} equals y"):
+        warn_of_labels_in(X, labels, "who", names)
+    X[30, 2] = 7
+    warn_of_labels_in(X, labels, "who", names)
