@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -150,6 +151,14 @@ def test_a_single_column_without_numbers_is_named():
         with pytest.raises(ValueError, match=f"^here: X must hold numbers; {column} holds vectors"):
             without_container(X, "here")
     assert len(without_container(pd.Series(["1", None]), "here")) == 2
+
+
+@pytest.mark.parametrize("table", [pl.DataFrame, pa.table])
+def test_only_column_of_a_table_may_hold_vectors(table):
+    vectors = table({"v": [[1, 2], [3, 4]]})
+    np.testing.assert_array_equal(without_container(vectors, "here"), [[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match="column 'v' holds vectors"):
+        without_container(table({"v": [[1, 2], [3, 4]], "w": [1, 2]}), "here")
 
 
 def test_lists_of_arrow_are_vectors():
