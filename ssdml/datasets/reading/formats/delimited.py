@@ -46,6 +46,7 @@ ESCAPED = re.compile(rb'(?:^|[,;\t|\n])"[^"\n]*\\"(?=[^",;\t|\r\n])')  # a quote
 SINGLE = re.compile(rb"(?:'[^'\"\r\n]*'[,;\t|])+'[^'\"\r\n]*'[\r\n]")
 SWAPPED = bytes.maketrans(b"'\"", b"\"'")
 QUOTED = re.compile(rb'(?:^|[\t\n])"([^\t\r\n]*)')  # a cell that begins with a quote: what follows
+WITH_QUOTES = re.compile(rb'[^\t\r\n]*"[^\t\r\n]*')  # a cell between tabs
 FASTTEXT = "__label__"
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
 RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULTILINE)
@@ -136,12 +137,13 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         content = re.sub(rb'\\(["\\])', lambda found: found[1] * (1 + (found[1] == b'"')), content)
     if in_single := SINGLE.match(content):
         content = content.translate(SWAPPED)
-    quotes = not _has_plain_quotes(content)
-    layout, content = _layout(content, declared and declared[1].decode(), quotes=quotes)
+    if has_plain_quotes := _has_plain_quotes(content):
+        content = WITH_QUOTES.sub(lambda c: b'"' + c[0].replace(b'"', b'""') + b'"', content)
+    layout, content = _layout(content, declared and declared[1].decode())
     n_cells = sum(content.count(end) for end in (layout.separator.encode(), b"\n", b"\r"))
     check_memory(path, len(content) + CELL_BYTES * n_cells, on_disk)
     try:
-        cells, invalid = _cells(content, layout, quotes=quotes)
+        cells, invalid = _cells(content, layout)
     except (ValueError, MemoryError) as error:  # of Arrow, for rows larger than its blocks
         raise ValueError(f"{path}: cannot be read as a table ({error}). Write it again.") from error
     place = _Lines(cells, layout.n_above + int(declared is not None))
@@ -167,7 +169,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     notes = [f"lines above the header left out: {layout.n_above}"] * (layout.n_above > 0)
     if layout.separator in ";| " or (layout.separator == "\t" and ".csv" in path.suffixes):
         notes.append(f"cells are separated by {NAMES[layout.separator]}")
-    notes += ["quotes are part of the texts"] * (not quotes)
+    notes += ["quotes are part of the texts"] * has_plain_quotes
     notes += ["quotes follow backslashes"] * (escaped is not None)
     notes += ["cells are in single quotes"] * (in_single is not None)
     return headed(path, cells, place, notes, layout.separator)
@@ -268,7 +270,7 @@ def _has_plain_quotes(content: bytes) -> bool:
     return len(n_tabs) == 1 and n_tabs != {0}
 
 
-def _layout(content: bytes, declared: str | None, *, quotes: bool = True) -> tuple[Layout, bytes]:
+def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
     """Find the separator; return the table alone, with a name for each column in its header.
 
     Lines above the header go: those that begin with "#", and those of at most half as many cells.
@@ -281,7 +283,7 @@ def _layout(content: bytes, declared: str | None, *, quotes: bool = True) -> tup
     best, most = Layout(ONE_COLUMN, 1), (0.5, 0.0)
     before, after = b"", b""  # the header
     for separator in [declared] if declared else SEPARATORS:
-        rows, ends = _rows(text, separator, is_whole, quotes=quotes)
+        rows, ends = _rows(text, separator, is_whole)
         n_columns = Counter(map(len, rows[1:] or rows)).most_common(1)[0][0]
         if n_columns < 2 or (len(rows[0]) == 1 and folded(rows[0][0]) in TEXT_NAMES):
             continue
@@ -315,15 +317,9 @@ def _layout(content: bytes, declared: str | None, *, quotes: bool = True) -> tup
     return best, before + content[:first] + after + content[first:]
 
 
-def _rows(
-    text: str, separator: str, is_whole: bool, *, quotes: bool = True
-) -> tuple[list[list[str]], list[int]]:
+def _rows(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], list[int]]:
     """Return the rows with cells in the beginning of a file, and the line on which each ends."""
-    reader = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=separator,
-        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
-    )
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     rows: list[tuple[list[str], int]] = []
     with suppress(csv.Error):  # a cell of more than 128 kB
         rows += ((row, reader.line_num) for row in reader if row)
@@ -381,9 +377,7 @@ def _with_tabs(content: bytes) -> bytes:
     return text.getvalue().encode()
 
 
-def _cells(
-    content: bytes, layout: Layout, *, quotes: bool
-) -> tuple[pa.Table, tuple[int, int, str] | None]:
+def _cells(content: bytes, layout: Layout) -> tuple[pa.Table, tuple[int, int, str] | None]:
     """Return all rows as text; for the first row with another number of cells: it, where, what."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -405,8 +399,7 @@ def _cells(
         ),
         parse_options=arrow_csv.ParseOptions(
             delimiter=layout.separator,
-            quote_char='"' if quotes else False,
-            newlines_in_values=quotes,
+            newlines_in_values=True,
             ignore_empty_lines=False,
             invalid_row_handler=skip,
         ),
