@@ -183,6 +183,14 @@ def read_regular(path: Path) -> bytes:
         return file.read()
 
 
+def read_text(path: Path, way_out: str = "Save it again.") -> str:
+    """Read a regular file of text in UTF-8; raise ValueError if it is not."""
+    try:
+        return read_regular(path).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: must be text in UTF-8 ({error}). {way_out}") from error
+
+
 def check_regular(path: Path) -> int:
     """Return the size of a regular file in bytes; raise ValueError for another kind.
 

@@ -17,7 +17,7 @@ from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.known.matlab import read_mat
 from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
-from ssdml.utils.files import check_inside, read_regular
+from ssdml.utils.files import check_inside, read_text
 from ssdml.utils.typing import Ints
 
 
@@ -176,10 +176,7 @@ def _integers(path: Path, texts: Sequence[str]) -> list[int]:
 
 def _table(path: Path, n_columns: int, skipped: int = 0) -> Iterator[list[str]]:
     """Yield the rows of a text file with blank-separated columns, after a header."""
-    try:
-        lines = read_regular(path).decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: damaged; it is not text ({error}).") from error
+    lines = read_text(path, "Download it again.").splitlines()
     if not any(line.strip() for line in lines[skipped:]):
         raise ValueError(f"{path}: must contain rows; got none.")
     for number, line in enumerate(lines[skipped:], skipped + 1):

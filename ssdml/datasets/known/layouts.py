@@ -23,7 +23,7 @@ from ssdml.datasets.known.fine_grained import (
 from ssdml.datasets.known.idx import read_idx_folder
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair
 from ssdml.datasets.reading.image_folders import read_image_zip
-from ssdml.utils.files import open_regular, read_regular
+from ssdml.utils.files import open_regular, read_text
 
 __all__ = ["DatasetStatus", "dataset_status"]
 
@@ -186,11 +186,7 @@ def _verify_checksums(root: Path, place: Path) -> None:
     sums = root / "SHA256SUMS"
     if not sums.exists():
         return
-    try:
-        lines = read_regular(sums).decode().splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{sums}: must be text in UTF-8 ({error}). {REWRITE}") from error
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(sums, REWRITE).splitlines(), 1):
         match = SUM.fullmatch(line)
         if match is None or match["escaped"]:
             if not line.strip() or line.startswith("#"):

@@ -17,7 +17,7 @@ from ssdml.datasets.reading.formats.tables import read_table, table_suffix
 from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
 from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded, of_cells
-from ssdml.utils.files import Archive, check_inside, check_npy, read_regular
+from ssdml.utils.files import Archive, check_inside, check_npy, read_text
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import check_finite
@@ -30,7 +30,9 @@ PART = re.compile(
     r"(?P<part>train|valid|val|test)_(?P<name>.+)|(?P<first>.+)_(?P<last>train|valid|val|test)"
 )
 SOME_ROWS = re.compile(r"label|train|test|val|idx|ind(ex|ic)")
-_PART_FILES = ("X.npy", "y.npy", "text.txt")
+NPY_FILES = tuple(
+    f"{p}_{file}" for p in ("train", "test") for file in ("X.npy", "y.npy", "text.txt")
+)
 _PLAIN_ARRAYS = "Save plain arrays of numbers or strings: objects are not unpickled."
 
 
@@ -251,8 +253,7 @@ def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
 
 def read_npy_folder(folder: Path) -> RawItems:
     """Read ``{train,test}_{X,y}.npy`` and optionally ``{train,test}_text.txt``, one per line."""
-    names = (f"{part}_{file}" for part in ("train", "test") for file in _PART_FILES)
-    check_inside(folder, [name for name in names if (folder / name).is_symlink()])
+    check_inside(folder, [name for name in NPY_FILES if (folder / name).is_symlink()])
     return stack_splits(_read_npy_part(folder, "train"), _read_npy_part(folder, "test"))
 
 
@@ -264,19 +265,12 @@ def _read_npy_part(folder: Path, part: str) -> RawItems:
         if other is None:
             return items
         raise FileNotFoundError(f"{path} is missing, while {other.name} exists.")
-    lines = _text(path).removesuffix("\n").split("\n")
+    lines = read_text(path).removesuffix("\n").split("\n")
     if len(lines) != len(items.items):
         raise ValueError(
             f"{path}: must contain {len(items.items)} lines, one per row; got {len(lines)}."
         )
     return items._replace(texts=np.array(lines, dtype=object))
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_regular(path).decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: must be text in UTF-8 ({error}). Save it again.") from error
 
 
 def _checked(

@@ -18,9 +18,9 @@ from ssdml.datasets.reading.formats.delimited import ONE_COLUMN
 from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples, holds_images
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import (
-    ANNOTATION,
     ID_NAMES,
     LABEL_NAMES,
+    LABEL_STUDIO,
     MISSING,
     NO_HEADER,
     SPLIT_NAMES,
@@ -169,8 +169,8 @@ class Chooser:
         added = added_columns(self.names)
         roles.left_out |= dict.fromkeys(added.values(), "from an earlier `ssdml label`")
         roles.is_new = added.get(IS_NEW)
-        if set(ANNOTATION).issubset(self.names):
-            roles.left_out |= dict.fromkeys(ANNOTATION, "of Label Studio")
+        if set(LABEL_STUDIO).issubset(self.names):
+            roles.left_out |= dict.fromkeys(LABEL_STUDIO, "of Label Studio")
         roles.features = self._matching(choice.features, "features")
         self.kinds = {n: cells.kind(n) for n in self.names if n not in roles.left_out}
         self._check_once()

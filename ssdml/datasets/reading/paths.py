@@ -15,8 +15,14 @@ import numpy as np
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_names import as_relative, find_images, is_image_name
-from ssdml.datasets.pixels import image_suffixes, is_hidden
-from ssdml.datasets.reading.arrays import label_file, read_npy_folder, read_npy_pair, read_npz
+from ssdml.datasets.pixels import is_hidden
+from ssdml.datasets.reading.arrays import (
+    NPY_FILES,
+    label_file,
+    read_npy_folder,
+    read_npy_pair,
+    read_npz,
+)
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.arrow_files import class_names
 from ssdml.datasets.reading.formats.tables import (
@@ -110,7 +116,10 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
 
 def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems:
     if (folder / "train_X.npy").exists():
-        return read_npy_folder(folder)
+        raw = read_npy_folder(folder)
+        others = {p.name for p in folder.iterdir() if not is_hidden(p.name)} - {*NPY_FILES}
+        _tell_unread(raw, folder, [folder / name for name in sorted(others)])
+        return raw
     if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
         return read_rows(_saved_by_hugging_face(folder), choice)
     found = sorted(folder.rglob("*"))
@@ -137,7 +146,8 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
     """Read tables, images, texts or an array in a folder."""
     tables = [p for p in files if table_suffix(p)]
     check_inside(folder, [str(p.relative_to(folder)) for p in tables])
-    has_images = any(p.suffix.lower() in image_suffixes() for p in files)
+    n_images = sum(is_image_name(p.name) for p in files)
+    has_images = n_images > 0
     arrays = [p for p in files if p.suffix.lower() in (".npy", ".npz")]
     if tables and arrays and not has_images:
         raise ValueError(
@@ -148,7 +158,7 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
         table = _listing(folder, tables, choice, encoding)
         if table is not None:
             raw = read_rows(table, choice)
-            _doubt_unlisted(raw, sum(p.suffix.lower() in image_suffixes() for p in files))
+            _doubt_unlisted(raw, n_images)
             return raw
     named = tables or [p for p in files if not p.suffix]
     if not has_images and (texts := texts_of_classes(folder, named)):
@@ -166,7 +176,10 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
         return raw
     arrays = [p for p in arrays if p.suffix.lower() == ".npy"]
     if arrays and not has_images:
-        return _read_arrays_of(folder, arrays, choice)
+        samples = _samples_among(folder, arrays)
+        raw = read_npy_pair(samples, choice)
+        _tell_unread(raw, folder, [p for p in files if p not in (samples, label_file(samples))])
+        return raw
     raw = read_image_folder(folder, needs_label=choice.needs_label)
     return _with_labels_of_split(raw, folder, tables, encoding)
 
@@ -205,8 +218,8 @@ def _with_labels_of_split(
     return raw._replace(labels=np.array(labels))
 
 
-def _read_arrays_of(folder: Path, arrays: list[Path], choice: Choice) -> RawItems:
-    """Read the only array in a folder that has labels beside it."""
+def _samples_among(folder: Path, arrays: list[Path]) -> Path:
+    """Return the only array in a folder that has labels beside it."""
     check_inside(folder, [str(p.relative_to(folder)) for p in arrays])
     pairs = [path for path in arrays if label_file(path) in arrays]
     if len(pairs) != 1:
@@ -215,7 +228,7 @@ def _read_arrays_of(folder: Path, arrays: list[Path], choice: Choice) -> RawItem
             f"{folder}: must hold X.npy and y.npy; got {names}. Rename the files, or name both: "
             "ssdml label X.npy y.npy."
         )
-    return read_npy_pair(pairs[0], choice)
+    return pairs[0]
 
 
 def _listing(
@@ -332,7 +345,7 @@ def _doubt_unread(
 
 
 def _tell_unread(raw: RawItems, folder: Path, others: Sequence[Path]) -> None:
-    """Tell of files beside tables, and doubt those of formats that may hold rows."""
+    """Tell of files that are not read, and doubt those of formats that may hold samples."""
     assert raw.summary is not None
     raw.summary.left_out |= {p.relative_to(folder).as_posix(): "not read" for p in others}
     odd = [p for p in others if p.suffix.lower() in WAYS_OUT and p.suffix.lower() not in REMARKS]

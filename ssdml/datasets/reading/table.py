@@ -30,7 +30,7 @@ ID_NAMES = (
 SPLIT_NAMES = ("split",)
 USUAL_NAMES = {*LABEL_NAMES, *TEXT_NAMES, *ID_NAMES, *SPLIT_NAMES}
 # Columns that Label Studio adds to the data and answers in its short exports.
-ANNOTATION = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
+LABEL_STUDIO = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 SPLIT_WORD = r"train(ing)?|val(id|idation)?|dev|test(ing)?"  # in longer names
 SPLITS = {
     **dict.fromkeys(("train", "training", "tra", "trn"), "train"),

@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-from ssdml.datasets.reading.table import ANNOTATION
+from ssdml.datasets.reading.table import LABEL_STUDIO
 from ssdml.utils.files import parse_json
 
 ANSWERS = {"choices", "number", "rating", "taxonomy"}  # of Label Studio about a sample
@@ -33,7 +33,7 @@ def annotated(row: Any) -> Any:
         with suppress(KeyError, TypeError, ValueError):  # of another form, or of several texts
             [found] = row["response"]["body"]["data"]
             return {"id": row["custom_id"], "embedding": found["embedding"]}
-    if set(ANNOTATION).issubset(row):  # a short export of Label Studio
+    if set(LABEL_STUDIO).issubset(row):  # a short export of Label Studio
         return {name: unwrapped(value) for name, value in row.items()}
     data, annotations = row.get("data"), row.get("annotations")
     if not isinstance(data, dict) or not isinstance(annotations, list):

@@ -7,14 +7,15 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from ssdml.datasets.pixels import image_suffixes, is_hidden
+from ssdml.datasets.image_names import is_image_name
+from ssdml.datasets.pixels import is_hidden
 from ssdml.datasets.reading.formats.annotations import unwrapped
 from ssdml.datasets.reading.formats.arrow_files import ARROW, PARQUET, read_arrow
 from ssdml.datasets.reading.formats.delimited import COMPRESSED, read_delimited
 from ssdml.datasets.reading.formats.excel import read_excel
 from ssdml.datasets.reading.formats.json_files import LINES_OF_JSON, read_json
 from ssdml.datasets.reading.summary import listed
-from ssdml.datasets.reading.table import ANNOTATION, Table, of_cells
+from ssdml.datasets.reading.table import LABEL_STUDIO, Table, of_cells
 from ssdml.utils.files import (
     check_memory,
     check_names,
@@ -98,7 +99,7 @@ def read_table(path: Path, *, encoding: str | None = None, on_disk: int | None =
         table = read_json(path, on_disk, by_line=by_line, encoding=encoding)
     else:
         table = read_delimited(path, encoding=encoding, on_disk=on_disk)
-        if set(ANNOTATION).issubset(names := table.columns.column_names):
+        if set(LABEL_STUDIO).issubset(names := table.columns.column_names):
             cells = {name: list(map(unwrapped, table.columns[name].to_pylist())) for name in names}
             table = replace(table, columns=of_cells(str(path), cells))
     if not table.columns.num_columns:
@@ -117,7 +118,7 @@ def read_zipped_table(path: Path, *, encoding: str | None = None) -> Table | Non
         zipfile.ZipFile(file) as archive,
     ):
         infos = {i.filename: i for i in archive.infolist() if not is_hidden(i.filename)}
-        has_images = any(Path(name).suffix.lower() in image_suffixes() for name in infos)
+        has_images = any(map(is_image_name, infos))
         tables = [] if has_images else [name for name in infos if table_suffix(Path(name))]
         others = [name for name in tables if why_no_data(PurePosixPath(name).name)]
         if len(others) < len(tables):

@@ -258,6 +258,8 @@ def test_folder_of_training_and_test_pairs(tmp_path):
         np.save(tmp_path / f"{name}_X.npy", X[rows])
         np.save(tmp_path / f"{name}_y.npy", Y[rows])
     assert_read(read_npy_folder(tmp_path), test=[False, False, True])
+    np.save(tmp_path / "val_X.npy", X)
+    assert read_path(tmp_path).summary.left_out == {"val_X.npy": "not read"}
     assert read_npy_folder(tmp_path).texts is None
     (tmp_path / "train_text.txt").write_text("first\nsecond, \u2028ß\n", encoding="utf-8")
     with pytest.raises(FileNotFoundError, match=r"test_text\.txt is missing, while train_text"):
@@ -343,6 +345,13 @@ def test_arrays_in_a_folder_are_read_or_named(tmp_path):
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", Y)
     assert_read(read_path(tmp_path))
+    np.savez(tmp_path / "more.npz", X=X)
+    np.save(tmp_path / "indices.npy", Y)
+    (tmp_path / "notes.md").touch()
+    unread = dict.fromkeys(("indices.npy", "more.npz", "notes.md"), "not read")
+    assert read_path(tmp_path).summary.left_out == unread
+    for name in unread:
+        (tmp_path / name).unlink()
     (tmp_path / "y.npy").rename(tmp_path / "labels.npy")
     message = r"must hold X\.npy and y\.npy; got X\.npy, labels\.npy\. Rename the files, or name"
     with pytest.raises(ValueError, match=message):
