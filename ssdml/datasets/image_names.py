@@ -1,4 +1,4 @@
-"""Images of a folder by the names that cells of a table give them."""
+"""Find the images of a folder by their names in a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from ssdml.datasets.pixels import image_suffixes, is_hidden
 
-MOST_FOLDERS = 100  # in which an image is searched
+MOST_FOLDERS = 100  # searched for an image
 USUAL = (".jpg", ".jpeg", ".png")
 ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")  # or an address
 

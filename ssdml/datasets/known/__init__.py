@@ -1,1 +1,1 @@
-"""Data sets as their publishers ship them: where they are, and their readers."""
+"""Data sets in their published layouts: locations and readers."""

@@ -1,4 +1,4 @@
-"""Known data sets: where they are below a data folder, and what reads them."""
+"""Locations of the known data sets below a data folder, and their readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content of the columns of a table: numbers, texts, vectors, images; and their values."""
+"""Kinds and values of the columns of a table: numbers, texts, vectors, images."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Cells:
     apart : collection of str
         Columns that do not decide about decimal commas.
     model : str, optional
-        Whose features the columns are, so that none can be left out.
+        Name of a fitted model; the columns are its features, and none can be left out.
     """
 
     def __init__(self, table: Table, apart: Collection[str] = (), model: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Which column of a table becomes what: label, id, text, split and the samples."""
+"""Choose the role of each column of a table: label, id, text, split or samples."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 MOST_TABLES = 4  # that are joined, and may each have an id once
-MANY_LABELS = 20  # of which most are not of one class each
+MANY_LABELS = 20  # in a column of classes, most of which occur again
 MOST_CODES = 20  # of classes beside short texts
 # How genes, transcripts and the like are called: names of rows, if samples are in the columns.
 GENES = re.compile(

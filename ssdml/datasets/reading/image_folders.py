@@ -48,7 +48,7 @@ LABELED = ("labeled", "labelled")
 UNLABELED = ("", "unlabeled", "unlabelled", "unsup")  # the last in aclImdb
 SAMPLE = 2**12  # bytes of a text that tell whether it has more letters than numbers
 ANNOTATIONS = (".xml", ".txt")  # of an image each, as of Pascal VOC and YOLO
-LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # that may hold labels
+LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # may hold labels
 BESIDE = (*ANNOTATIONS, *LISTINGS, ".json", ".md", ".html", ".xmp", ".aae", ".db", ".ini")  # images
 AS_FILES = "Save images as .png or .jpg, and texts as .txt"
 IN_FOLDERS = dict.fromkeys((".html", ".xml", ".md", ".gz"), AS_FILES)
@@ -148,7 +148,7 @@ def images_of(
     root : Path
         A folder or a zip file.
     names : sequence of str
-        Of the files in it.
+        Files in it.
     on_disk : int
         Bytes of all files.
 
@@ -157,9 +157,9 @@ def images_of(
     images : ndarray of shape (n, height, width[, 3]) or ImageFiles
         uint8; or float32 from 0 to 1 if an image has more than 8 bits.
     fact : str
-        What they are.
+        Number and size of the images, for the summary.
     doubts : list of str
-        Of images with several frames or pages, of which the first is read.
+        Doubts about images with several frames or pages: the first one is read.
     """
     files = ImageFiles(root, names)
     sizes: set[tuple[int, int]] = set()

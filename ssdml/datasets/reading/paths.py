@@ -1,4 +1,4 @@
-"""The door to a user's own files: a table, arrays, images, or a folder of one of these."""
+"""Read a user's own files: a table, arrays, images, or a folder of one of these."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
         its labels; a folder or ``.zip`` of images; a folder that Hugging Face's datasets saved, or
         of tables whose names tell training from test rows; ``{train,test}_{X,y}.npy``.
     choice : Choice, optional
-        Which column or array is what.
+        Roles of columns or arrays; by default, they are found by names and contents.
     encoding : str, optional
-        Of tables that are text; by default UTF-8.
+        Encoding of tables that are text; by default UTF-8.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The samples, labels and ids of a table, once the role of each column is chosen."""
+"""Read samples, labels and ids of a table by the roles of its columns."""
 
 from __future__ import annotations
 

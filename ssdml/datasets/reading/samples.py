@@ -1,4 +1,4 @@
-"""Which columns of a table are the samples: vectors, images, numbers or texts."""
+"""Choose the columns that hold the samples: vectors, images, numbers or texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summary of a file that was read: the roles of its columns, and doubts to look at."""
+"""Summary of a file: the roles of its columns, and doubts about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Summary:
     title : str
         The file and the number of samples.
     facts : dict of str
-        What became samples, labels, ids and so on, by these words.
+        Sources of the samples, labels, ids and so on.
     left_out : dict of str
         Columns or files that became nothing, and why.
     doubts : list of str

@@ -76,7 +76,7 @@ def read_table(path: Path, *, encoding: str | None = None, on_disk: int | None =
     ----------
     path : Path
     encoding : str, optional
-        Of text; by default UTF-8.
+        Encoding of text; by default UTF-8.
     on_disk : int, optional
         Bytes on disk, by default of this file; it limits the memory.
 
