@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate, combinations
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -62,6 +64,7 @@ from ssdml.utils.files import (
 ANNOTATIONS = "annotations"  # the folder of them, as of COCO
 REMARKS = (".md", ".html", ".xml")  # rather about samples than samples
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
+MOST_COMPARED = 10  # columns of rows that may be copies
 
 LABELS = re.compile(r"(.*[_\-. ])?(y|labels?|targets?)([_\-. ].*)?", re.IGNORECASE)  # of files
 
@@ -168,7 +171,6 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
         return raw
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
-        _refuse_copies(folder, [table for _, table in parts])
         if choice.needs_label and choice.label is None:
             _refuse_classes(folder, [table for _, table in parts])
         raw = read_rows(_joined(folder, [(_part(folder, p), t) for p, t in parts]), choice)
@@ -422,12 +424,44 @@ def _names(path: Path, key: str, inner: str | None = None) -> list[str]:
 
 
 def _refuse_copies(folder: Path, tables: list[Table]) -> None:
-    for table, copy in combinations(tables, 2):
-        if len(table) > 1 and table.columns.equals(copy.columns):
-            raise ValueError(
-                f"{folder}: its tables must differ; {table.path} and {copy.path} have the same "
-                "rows. Name one file, or remove the copy."
-            )
+    """Raise ValueError if most rows of a table are in another one, as in those of several folds.
+
+    Rows of few values may occur again by chance, so that only equal tables of them are copies.
+    """
+    alike = set.intersection(*({*table.columns.column_names} for table in tables))
+    names = [name for name in tables[0].columns.column_names if name in alike]
+    first: dict[str, int] = {}  # the number of the table where each row is first
+    n_distinct: list[int] = []
+    for number, table in enumerate(tables):
+        rows = {*_rows_as_texts(table, names)}
+        n_distinct.append(len(rows))
+        again = Counter(first.setdefault(row, number) for row in rows)
+        for other in again.keys() - {number}:
+            n_fewest = min(n_distinct[other], len(rows))
+            are_distinct = 2 * n_fewest > min(len(tables[other]), len(table))
+            is_copy = len(table) > 1 and table.columns.equals(tables[other].columns)
+            if is_copy or (are_distinct and 2 * again[other] > n_fewest):
+                raise ValueError(
+                    f"{folder}: its tables must differ; {again[other]:,} rows of {table.path} are "
+                    f"in {tables[other].path}. Name one file, or remove the copy; of several "
+                    "folds, keep one in the folder."
+                )
+
+
+def _rows_as_texts(table: Table, names: Sequence[str]) -> list[str]:
+    """Return each row as a text of some of its cells, none of lists or bytes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = []
+    for name in names[:: len(names) // MOST_COMPARED + 1]:
+        with suppress(pa.ArrowException):
+            cells.append(table.columns[name].cast(pa.large_string()))
+    if not cells:
+        return []
+    between = pa.scalar("\x1f", pa.large_string())
+    texts = pc.binary_join_element_wise(*cells, between, null_handling="replace")
+    return list(map(str, texts.to_pylist()))
 
 
 def _refuse_classes(folder: Path, tables: list[Table]) -> None:
@@ -473,6 +507,7 @@ def _joined(folder: Path, parts: list[Part]) -> Table:
     import pyarrow as pa
 
     _check_alike(folder, parts)
+    _refuse_copies(folder, [table for _, table in parts])
     tables, has_splits = [], len({split for split, _ in parts}) > 1
     for split, table in parts:
         columns = table.columns

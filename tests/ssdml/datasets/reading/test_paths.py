@@ -126,7 +126,7 @@ def test_tables_without_a_split_in_their_name_are_for_training(tmp_path, names):
 def test_tables_in_folders_of_classes_are_asked_for(tmp_path):
     for place in ("run/1.csv", "run/2.csv", "walk/1.csv"):
         (tmp_path / place).parent.mkdir(exist_ok=True)
-        rows = [f"{len(place)}.{i},{i % 3}\n" for i in range(9)]
+        rows = [f"{len(place)}{place[-5]}.{i},{i % 3}\n" for i in range(9)]
         (tmp_path / place).write_text(f"speed,step\n0.5,{place[-5]}\n" + "".join(rows))
     with pytest.raises(ValueError, match=r"tables are in run, walk\. If these are classes, write"):
         read_path(tmp_path)
@@ -271,10 +271,41 @@ def test_folders_of_tables_in_text_are_tables(tmp_path):
 @pytest.mark.parametrize("copy", ["t (1).csv", "raw/t.csv"])
 def test_copies_of_a_table_are_refused(tmp_path, copy):
     write_texts(tmp_path, ["t.csv", copy], "a,b,label\n0.5,1.5,x\n0.25,2.5,y\n")
-    with pytest.raises(ValueError, match=r"its tables must differ; .* have the same rows"):
+    with pytest.raises(ValueError, match=r"its tables must differ; 2 rows of .* are in"):
         read_path(tmp_path)
     (tmp_path / copy).write_text("a,b,label\n0.5,1.5,x\n0.25,3.5,y\n")
     assert sorted(read_path(tmp_path).items[:, 1]) == [1.5, 1.5, 2.5, 3.5]
+
+
+@pytest.mark.parametrize("name", ["fold{0}/{1}.csv", "{1}_fold{0}.parquet", "{1}{0}.csv"])
+def test_rows_of_several_folds_are_refused(tmp_path, rng, name):
+    frame = pd.DataFrame(rng.normal(size=(15, 2)), columns=["a", "b"]).assign(label=[*"xyx"] * 5)
+    frame.loc[3, "a"] = np.nan
+    for fold in range(3):
+        for part, rows in (("test", frame.index % 3 == fold), ("train", frame.index % 3 != fold)):
+            path = tmp_path / name.format(fold, part)
+            path.parent.mkdir(exist_ok=True)
+            if path.suffix == ".csv":
+                frame[rows].to_csv(path, index=False)
+            else:
+                frame[rows].to_parquet(path)
+    with pytest.raises(ValueError, match=r"are in .*; of several folds, keep one in the folder"):
+        read_path(tmp_path)
+
+
+def test_rows_of_a_table_that_are_in_a_larger_one_are_refused(tmp_path, rng):
+    frame = pd.DataFrame(rng.normal(size=(15, 2)), columns=["a", "b"]).assign(label=[*"xyx"] * 5)
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    frame[::3].to_csv(tmp_path / "test.csv", index=False)
+    with pytest.raises(ValueError, match=r"differ; 5 rows of .*test\.csv are in .*all\.csv\. Name"):
+        read_path(tmp_path)
+
+
+def test_rows_of_few_values_may_occur_again(tmp_path):
+    rows = [f"{i % 2},{i // 2 % 2},{'xy'[i % 2]}\n" for i in range(16)]
+    (tmp_path / "train.csv").write_text("".join(["a,b,label\n", *rows]))
+    (tmp_path / "test.csv").write_text("".join(["a,b,label\n", *rows[:12]]))
+    assert read_path(tmp_path).items.shape == (28, 2)
 
 
 @pytest.mark.parametrize(
