@@ -56,7 +56,10 @@ IN_FOLDERS |= {".npz": "Name the file itself", ".zip": "Unzip it"}
 
 # Folders of images that name no class, if they alone are in the folder above.
 PLAIN = ("images", "image", "imgs", "img", "jpg", "jpeg", "jpegs", "png", "jpegimages", "photos")
-MASK = re.compile(r"(masks?|seg|segmentations?|gt|ground[-_ ]?truth)([-_ ]?\d+)?\Z", re.IGNORECASE)
+MASK = re.compile(
+    r"(masks?|trimaps?|seg|segmentations?|annotations?|labels?|gt|ground[-_ ]?truth)([-_ ]?\d+)?\Z",
+    re.IGNORECASE,
+)
 PART = re.compile(
     rf"(.*[^a-z])?({SPLIT_WORD})([-_ ]?(set|data|images))?[^a-z]*",
     re.IGNORECASE,
@@ -275,11 +278,14 @@ def _refuse_others(root: Path, others: Sequence[str]) -> NoReturn:
 def _refuse_annotations(root: Path, names: Sequence[str], images: Sequence[PurePosixPath]) -> None:
     """Raise ValueError if images are in no folders of classes, but files beside them hold labels.
 
-    These are annotations, or tables that name none of the images; of those beside images in no
-    folder at all, another error tells.
+    These are annotations, masks, or tables that name none of the images; of those beside images in
+    no folder at all, another error tells.
     """
-    folders = {path.parent.name for path in images if not PART.fullmatch(path.parent.name)}
-    if len(folders) > 1:
+    masks = _masks_among(images)
+    folders = {p.parent.name for p in images if not PART.fullmatch(p.parent.name)}
+    others_of_masks = {p.parent.name.casefold() for p in {*images} - {*masks}}
+    are_masked = bool(masks) and all(n in PLAIN or PART.fullmatch(n) for n in others_of_masks)
+    if len(folders) > 1 and not are_masked:
         return
     stems = {path.stem for path in images}
     others = [PurePosixPath(name) for name in names if not is_hidden(name)]
@@ -287,7 +293,9 @@ def _refuse_annotations(root: Path, names: Sequence[str], images: Sequence[PureP
     if any(folders):
         found += [n for n in others if n.suffix.lower() in (".xml", ".json", ".mat")]
     way_out = "Write labels.csv beside the images, with the columns filename and label"
-    if found:
+    if are_masked:
+        problem = f"masks of other images, such as {str(masks[0])!r}"
+    elif found:
         problem = f"annotations such as {str(found[0])!r}, which are not read"
         way_out += ", or export folders of classes (in CVAT: ImageNet)"
     elif any(folders) and (listing := _listing_among(names)):
@@ -407,15 +415,23 @@ def _doubts_of_parts(labels: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _masks_among(paths: Sequence[PurePosixPath]) -> list[str]:
-    """Return the images that have the name of another one, and "mask" or the like behind it."""
-    in_folders = [path for path in paths if MASK.fullmatch(path.parent.name)]
+def _masks_among(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
+    """Return the images that have the name of another one, and are called masks or the like.
+
+    The folder is, or one above it, or the name of the image has such an end.
+    """
+    in_folders = [path for path in paths if any(map(MASK.fullmatch, path.parent.parts))]
     beside = {path.stem for path in {*paths}.difference(in_folders)}
-    if masks := [str(path) for path in in_folders if path.stem in beside]:
+    if masks := [path for path in in_folders if path.stem in beside]:
         return masks
-    stems = {name.rpartition(".")[0]: name for name in map(str, paths)}
-    found = ((stem, MASK.search(stem)) for stem in stems)
-    return [stems[s] for s, mark in found if mark and s[: mark.start()].rstrip("-_. ") in stems]
+    stems = {path.with_suffix(""): path for path in paths}
+    found = ((path, MASK.search(stem.name), stem) for stem, path in stems.items())
+    return [
+        path
+        for path, mark, stem in found
+        if mark and (name := stem.name[: mark.start()].rstrip("-_. "))
+        if stem.with_name(name) in stems
+    ]
 
 
 def _listing_among(names: Sequence[str]) -> str | None:

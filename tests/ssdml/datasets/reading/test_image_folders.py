@@ -98,6 +98,27 @@ def test_labels_beside_one_folder_are_not_ignored(tmp_path, name, problem, in_zi
     assert len(data.X) == 2
 
 
+@pytest.mark.parametrize(
+    ("image", "mask"),
+    [
+        ("images/{}.png", "annotations/trimaps/{}.png"),  # Oxford-IIIT Pet
+        ("images/training/{}.png", "annotations/training/{}.png"),  # ADE20K
+        ("train/img/{}.png", "train/masks/{}.png"),
+    ],
+)
+def test_masks_of_all_images_are_no_class(tmp_path, image, mask):
+    write_images(tmp_path, [name.format(i) for name in (image, mask) for i in range(3)])
+    with pytest.raises(ValueError, match=r"got masks of other images, such as '.*/0\.png'\. Write"):
+        read_image_folder(tmp_path)
+
+
+def test_people_in_masks_are_a_class(tmp_path):
+    write_images(tmp_path, [f"{name}/{i}.png" for name in ("mask", "no_mask") for i in range(2)])
+    raw = read_image_folder(tmp_path)
+    assert raw.labels.tolist() == ["mask"] * 2 + ["no_mask"] * 2
+    assert any("may be masks of others" in doubt for doubt in raw.summary.doubts)
+
+
 def test_masks_among_images_are_doubted(tmp_path):
     write_images(tmp_path, ["cat/1.png", "cat/1_mask.png", "dog/2 (1).jpg", "dog/2 (1)_Mask_1.png"])
     write_images(tmp_path, ["dog/3.png", "dog/seg.png", "dog/mask 3.png"])  # of no image
@@ -523,7 +544,7 @@ def test_folders_of_parts_without_classes_are_no_classes(tmp_path):
         (["train/1.png", "bus/1.png", "car/1.png"], None),
         (["bullet train/1.png", "steam train/1.png"], None),
         (["bounding_box_train/1.png", "query/1.png"], "'bounding_box_train' counts as a class"),
-        (["images/1.png", "masks/1.png"], "1 image such as masks/1.png may be masks"),
+        (["cat/1.png", "masks/1.png"], "1 image such as masks/1.png may be masks"),
         (["images/1.png", "masks/2.png"], None),
         (["cat/1.png", "dog/1.png", "dog/1.png_large"], "1 file beside images not read, such as"),
         (["cat/1.png", "dog/1.png", "dog/1.json", "cat/Thumbs.db"], None),
