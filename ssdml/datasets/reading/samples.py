@@ -65,6 +65,10 @@ def choose_samples(chooser: Chooser) -> None:
         roles.features = _vectors(chooser)
         if not roles.features and not _images(chooser) and not _are_texts(chooser):
             roles.features = _numbers(chooser)
+            texts = [n for n in chooser.free("text") if chooser.has_words(n)]
+            if texts and all(map(chooser.cells.is_constant, roles.features)):
+                roles.left_out |= dict.fromkeys(roles.features, "constant")
+                roles.features = []
         if not roles.features and roles.images is None and not _short_vectors(chooser):
             _texts(chooser)
             return

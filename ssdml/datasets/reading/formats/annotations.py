@@ -15,8 +15,9 @@ ANSWERS = {"choices", "number", "rating", "taxonomy"}  # of Label Studio about a
 def annotated(row: Any) -> Any:
     """Return what an annotation tool writes about a sample as columns; other rows unchanged.
 
-    The answers to a task of Label Studio, the responses of Argilla and the classifications of
-    Labelbox are columns. Prodigy's are the label, where accepted.
+    Columns are the answers to a task of Label Studio, the responses of Argilla, the
+    classifications of Labelbox, the attributes of VIA and the classes of SageMaker Ground Truth.
+    Accepted answers of Prodigy, and the answer to the only message in a chat, are the label.
     """
     if not isinstance(row, dict):
         return row
@@ -35,6 +36,13 @@ def annotated(row: Any) -> Any:
             return {"id": row["custom_id"], "embedding": found["embedding"]}
     if set(LABEL_STUDIO).issubset(row):  # a short export of Label Studio
         return {name: unwrapped(value) for name, value in row.items()}
+    if {"filename", "regions", "file_attributes"} <= row.keys():
+        return _of_via(row)
+    if isinstance(messages := row.get("messages"), list):
+        return _of_chat(row, messages)
+    if jobs := [n for n in row if isinstance(row[n], dict) and n.endswith("-metadata")]:
+        rest = {name: value for name, value in row.items() if name not in jobs}
+        return rest | dict(_of_ground_truth(row[job], job) for job in jobs)
     data, annotations = row.get("data"), row.get("annotations")
     if not isinstance(data, dict) or not isinstance(annotations, list):
         return row
@@ -93,13 +101,48 @@ def _of_labelbox(sample: dict[str, Any], projects: dict[str, Any]) -> dict[str, 
     return named | {name: _only(found) for name, found in answers.items()}
 
 
+def _of_via(row: dict[str, Any]) -> dict[str, Any]:
+    """Return an image of VIA with its attributes, and those of its regions, each once."""
+    regions = row["regions"]
+    found: dict[str, list[Any]] = {}
+    for region in regions.values() if isinstance(regions, dict) else regions:
+        for name, given in region.get("region_attributes", {}).items():
+            known = found.setdefault(name, [])
+            known += [value for value in _checked_boxes(given) if value not in known]
+    of_file = {name: _checked_boxes(given) for name, given in row["file_attributes"].items()}
+    return {"filename": row["filename"]} | {n: _only(f) for n, f in (found | of_file).items()}
+
+
+def _checked_boxes(given: Any) -> list[Any]:
+    """Return the values of an attribute of VIA, which may be several boxes; none for ""."""
+    return [value for value in (given if isinstance(given, dict) else [given]) if value != ""]
+
+
+def _of_chat(row: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
+    """Return the only message to an assistant, and its answer as the label; else the row."""
+    given: dict[str, list[Any]] = {"user": [], "assistant": []}
+    for message in messages:
+        if isinstance(message, dict) and message.get("role") in given:
+            given[message["role"]].append(message.get("content"))
+    if len(given["user"]) != 1 or len(given["assistant"]) > 1:
+        return row
+    rest = {name: value for name, value in row.items() if name != "messages"}
+    return {"text": given["user"][0], "label": next(iter(given["assistant"]), None)} | rest
+
+
+def _of_ground_truth(metadata: dict[str, Any], name: str) -> tuple[str, Any]:
+    """Return the name of a job of SageMaker Ground Truth, and the names of its classes."""
+    classes = metadata.get("class-name") or [*(metadata.get("class-map") or {}).values()]
+    return (name.removesuffix("-metadata"), classes) if classes else (name, metadata)
+
+
 def _answers(given: Any) -> Any:
     """Return what all of Argilla's annotators answered; a list if they differ."""
     answers = [a["value"] for a in given or [] if isinstance(a, dict) and "value" in a]
     found = [answer for i, answer in enumerate(answers) if answer not in answers[:i]]
-    return _only(found) if found else None
+    return _only(found)
 
 
 def _only(answers: list[Any]) -> Any:
-    """Return the only answer, or all of several."""
-    return answers[0] if len(answers) == 1 else answers
+    """Return the only answer, or all of several; None for none."""
+    return answers[0] if len(answers) == 1 else answers or None

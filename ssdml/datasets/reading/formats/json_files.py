@@ -24,7 +24,7 @@ from ssdml.datasets.reading.table import (
 )
 from ssdml.utils.files import check_memory, parse_json
 
-LINES_OF_JSON = (".jsonl", ".ndjson")
+LINES_OF_JSON = (".jsonl", ".ndjson", ".manifest")  # the last of SageMaker
 HALF_PAIR = r"\ud"  # begins an escape of JSON for half of a surrogate pair
 OBJECT_BYTES, ENTRY_BYTES = 300, 80  # of JSON in memory, besides its text
 
@@ -142,6 +142,8 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
         return sentences
     if isinstance(content, list):
         return content
+    if isinstance(content, dict) and isinstance(content.get("_via_img_metadata"), dict):
+        content = content["_via_img_metadata"]
     given = content.items() if isinstance(content, dict) else ()
     content = {name: value for name, value in given if value is not None}
     if {"ids", "included"} <= content.keys():  # Chroma
@@ -180,8 +182,8 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
             return filled[0]
     if values and all(isinstance(v, dict) and v.keys() == values[0].keys() for v in values):
         numbered = [all(map(str.isdigit, keys)) for keys in (content, values[0])]
-        if numbered == [True, False]:  # rows by their numbers, as of pandas
-            return values
+        if numbered == [True, False] or {"filename", "regions"} <= values[0].keys():
+            return values  # rows by their numbers, as of pandas, or by their files, as of VIA
     if values and all(isinstance(v, dict) for v in values):
         inside = {folded(name) for value in values for name in value}
         if not inside.isdisjoint(LABEL_NAMES) and inside.isdisjoint(map(folded, content)):

@@ -651,3 +651,14 @@ def test_texts_without_blanks_between_words_are_texts(tmp_path, text):
     data = read_dataset(tmp_path / "t.txt", Choice())
     assert data.texts.tolist() == [text.format(i) for i in range(N)]
     assert data.class_names == ("体育", "财经")
+
+
+def test_texts_beside_constant_numbers_are_samples(tmp_path):
+    texts = ["how do I pay", "please cancel it now", "pay by card", "what is it"]
+    frame = pd.DataFrame({"source": texts, "confidence": 0.9, "label": ["a", "b"] * 2})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.texts.tolist() == texts
+    assert data.summary.left_out == {"confidence": "constant"}
+    frame.assign(confidence=[0.9, 0.8] * 2).to_csv(tmp_path / "t.csv", index=False)
+    assert read_dataset(tmp_path / "t.csv", Choice()).columns == ("confidence",)

@@ -144,6 +144,68 @@ def test_classifications_of_labelbox_are_labels(tmp_path):
         read_dataset(path, Choice(label="kind"))
 
 
+TEXTS = ["how do I pay", "please cancel it now", "pay by card", "what is it"]
+
+
+def write_lines(path, rows):
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
+def assert_read(path, labels):
+    data = read_dataset(path, Choice())
+    assert data.texts.tolist() == TEXTS
+    assert [(*data.class_names, None)[code] for code in data.y] == labels
+
+
+@pytest.mark.parametrize("name", ["t.manifest", "t.jsonl"])
+def test_classes_of_ground_truth_are_labels_and_no_features(tmp_path, name):
+    def row(text, code, *names):
+        metadata = {"class-name": names[0], "confidence": 0.5, "job-name": "labeling-job/kind"}
+        if len(names) > 1:
+            metadata = {"class-map": {str(i): name for i, name in enumerate(names)}}
+        return {"source": text, "kind": code, "kind-metadata": metadata}
+
+    rows = [row(text, i % 2, "pay" if i % 2 else "no") for i, text in enumerate(TEXTS)]
+    write_lines(tmp_path / name, rows)
+    assert_read(tmp_path / name, ["no", "pay"] * 2)
+    write_lines(tmp_path / name, [*rows[:3], row(TEXTS[3], [0, 1], "pay", "no")])
+    with pytest.raises(ValueError, match=r"line 4, column 'kind': .* must be one label"):
+        read_dataset(tmp_path / name, Choice(label="kind"))
+    failed = {"source": TEXTS[3], "kind-metadata": {"failure-reason": "no answer"}}
+    write_lines(tmp_path / name, [*rows[:3], failed])
+    assert_read(tmp_path / name, ["no", "pay", "no", None])
+
+
+def test_answers_to_single_messages_are_labels(tmp_path):
+    def chat(text, *answers):
+        messages = [{"role": "system", "content": "Which?"}, {"role": "user", "content": text}]
+        return {"messages": messages + [{"role": "assistant", "content": a} for a in answers]}
+
+    rows = [chat(text, "ab"[i % 2]) for i, text in enumerate(TEXTS[:3])] + [chat(TEXTS[3])]
+    write_lines(tmp_path / "t.jsonl", rows)
+    assert_read(tmp_path / "t.jsonl", ["a", "b", "a", None])
+    write_lines(tmp_path / "t.jsonl", [*rows, chat("hi", "a", "b")])
+    assert "messages" in read_table(tmp_path / "t.jsonl").columns.column_names
+
+
+@pytest.mark.parametrize("is_project", [False, True])
+def test_attributes_of_via_are_columns(tmp_path, is_project):
+    def entry(name, sky, *kinds):
+        regions = [{"shape_attributes": {}, "region_attributes": {"kind": k}} for k in kinds]
+        regions = regions if is_project else dict(enumerate(regions))
+        return {"filename": name, "regions": regions, "file_attributes": {"sky": sky}}
+
+    entries = [entry("a", "blue", "cat", "cat"), entry("b", ""), entry("c", {"gray": True}, "dog")]
+    content = {f"{found['filename']}99": found for found in entries}
+    content = {"_via_settings": {}, "_via_img_metadata": content} if is_project else content
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    assert read_table(tmp_path / "t.json").columns.to_pylist() == [
+        {"filename": "a", "kind": "cat", "sky": "blue"},
+        {"filename": "b", "kind": None, "sky": None},
+        {"filename": "c", "kind": "dog", "sky": "gray"},
+    ]
+
+
 def test_embeddings_in_answers_of_openai_are_features(tmp_path):
     vectors = [[0.5, i / 7] for i in range(5)]
     rows = [
@@ -171,6 +233,9 @@ def test_embeddings_in_answers_of_openai_are_features(tmp_path):
         {"id": 1, "data": {"text": "a"}, "annotations": [{"result": [{"value": 5}]}]},
         {"id": 1, "fields": {"text": "a"}, "responses": {"label": 5}},
         {"id": 1, "fields": {"text": "a"}, "responses": {}, "vectors": 5},
+        {"filename": "a", "regions": 5, "file_attributes": {}},
+        {"filename": "a", "regions": [], "file_attributes": []},
+        {"source": "a", "kind-metadata": {"class-map": 5}},
     ],
 )
 def test_damaged_exports_of_annotation_tools_are_named(tmp_path, row):
