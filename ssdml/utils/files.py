@@ -53,7 +53,10 @@ WAYS_OUT = {  # of formats that are not read, by suffix
         (".wav", ".mp3", ".flac", ".ogg", ".m4a", ".mp4", ".avi", ".mov"),
         "Compute a vector of each file with a network, and save the vectors with numpy.savez",
     ),
-    **dict.fromkeys((".yml", ".yaml"), "Write its texts and their labels as .csv"),
+    **dict.fromkeys(
+        (".yml", ".yaml"),
+        "Write its texts and labels as .csv; of Rasa, convert it: rasa data convert nlu -f json",
+    ),
     ".html": AS_TABLE.format("pandas.read_html"),
     ".xml": "Export its labels as .csv or, of images, as folders of classes (in CVAT: ImageNet)",
     **dict.fromkeys((".gz", ".tar", ".tgz", ".7z", ".rar"), "Unpack it, and name a file in it"),

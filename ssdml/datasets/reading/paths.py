@@ -27,6 +27,7 @@ from ssdml.datasets.reading.arrays import (
 )
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.arrow_files import class_names
+from ssdml.datasets.reading.formats.intents import USER_SAYS
 from ssdml.datasets.reading.formats.tables import (
     TABLE_SUFFIXES,
     read_table,
@@ -134,8 +135,10 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
         )
     visible = (p for p in found if not is_hidden(p.relative_to(folder).as_posix()))
     files = [p for p in visible if p.is_file()]
-    reasons = ((p, why_no_data(p.name)) for p in files if table_suffix(p))
-    others = {p: reason for p, reason in reasons if reason}
+    sentences = [p for p in files if USER_SAYS.fullmatch(p.name)]
+    tables = [p for p in files if table_suffix(p) and p not in sentences]
+    reason = "no sentences, in a folder of Dialogflow" if sentences else None
+    others = {p: why for p in tables if (why := reason or why_no_data(p.name))}
     n_usable = sum(bool(table_suffix(p)) or is_image_name(p.name) for p in files)
     if 0 < len(others) < n_usable:
         raw = _read_files(folder, [p for p in files if p not in others], choice, encoding)

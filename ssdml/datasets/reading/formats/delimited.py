@@ -74,6 +74,13 @@ FOREIGN = (  # texts that are no tables, with the suffixes of their formats
         "statements of SQL",
         ".sql",
     ),
+    (
+        re.compile(
+            rb"(?:\s|<!--.*?-->|>[^\n]*\n)*+##\s*(?:intent|synonym|regex|lookup):", re.DOTALL
+        ),
+        "intents, as Rasa writes",
+        ".yml",
+    ),
 )
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator, but at least these lines:

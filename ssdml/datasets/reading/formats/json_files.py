@@ -11,7 +11,7 @@ from typing import Any
 
 from ssdml.datasets.reading.formats.annotations import annotated
 from ssdml.datasets.reading.formats.delimited import in_utf8, unpacked
-from ssdml.datasets.reading.formats.intents import sentences_of_intents
+from ssdml.datasets.reading.formats.intents import USER_SAYS, sentences_of_intents
 from ssdml.datasets.reading.table import (
     LABEL_NAMES,
     TEXT_NAMES,
@@ -138,6 +138,8 @@ def _parsed(path: Path, text: str, line: int | None = None) -> Any:
 
 def _rows_of(path: Path, content: Any) -> list[Any]:
     """Return the rows of a list of objects, of columns (as of pandas), or of either by a name."""
+    if isinstance(content, list) and (match := USER_SAYS.fullmatch(path.name)):
+        content = {match["intent"]: content}
     if (sentences := sentences_of_intents(content)) is not None:
         return sentences
     if isinstance(content, list):

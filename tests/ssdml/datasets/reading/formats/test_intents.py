@@ -64,6 +64,44 @@ def test_sentences_of_intents_are_read(tmp_path, content):
     assert [data.class_names[code] for code in data.y] == INTENTS
 
 
+@pytest.mark.parametrize("form", ["botpress", "lex", "dialogflow"])
+def test_files_of_an_intent_each_are_joined(tmp_path, form):
+    for name in ("pay", "card"):
+        texts = [text for text, intent in PAIRS if intent == name]
+        path, content = tmp_path / "intents" / f"{name}.json", {"name": name, "slots": []}
+        path.parent.mkdir(exist_ok=True)
+        if form == "botpress":
+            content["utterances"] = {"fr": texts[:1], "de": [], "en": texts[1:]}
+        elif form == "lex":
+            content["sampleUtterances"] = [{"utterance": text} for text in texts]
+        else:
+            path.write_text(json.dumps({"name": name, "responses": [{"speech": "OK"}]}))
+            path = path.with_stem(f"{name}_usersays_pt-BR")
+            content = [{"data": [{"text": t[:4]}, {"text": t[4:]}], "count": 0} for t in texts]
+        path.write_text(json.dumps(content))
+    if form == "dialogflow":
+        (tmp_path / "agent.json").write_text('{"language": "en"}')
+    data = read_dataset(tmp_path, Choice())
+    assert data.texts.tolist() == [*TEXTS[2:], *TEXTS[:2]]
+    assert [data.class_names[code] for code in data.y] == ["card", "pay", "pay"]
+
+
+@pytest.mark.parametrize("key", ["label", "intent"])
+def test_names_of_data_sets_are_no_intents(tmp_path, key):
+    rows = [{"text": text, key: intent} for text, intent in PAIRS]
+    data = read(tmp_path, {"name": "my bot", "examples": rows})
+    assert [data.class_names[code] for code in data.y] == INTENTS
+
+
+def test_intents_of_rasa_in_markdown_are_named(tmp_path):
+    lines = ["<!-- a", "comment -->", "## intent:pay", *(f"- {text}" for text in TEXTS)]
+    (tmp_path / "t.txt").write_text("\n".join(lines))
+    with pytest.raises(
+        ValueError, match=r"got intents, as Rasa writes\. .*: rasa data convert nlu"
+    ):
+        read_dataset(tmp_path, Choice(needs_label=False))
+
+
 def test_samples_in_a_second_list_are_not_dropped(tmp_path):
     content = {"labeled": UTTERANCES, "unlabeled": [{"text": "hello there you"}]}
     with pytest.raises(ValueError, match="must be a list of objects, or an object of columns"):
