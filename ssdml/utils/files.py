@@ -39,9 +39,11 @@ WAYS_OUT = {  # of formats that are not read, by suffix
         "numpy.savez",
     ),
     **dict.fromkeys(
-        (".h5", ".hdf5", ".hdf", ".mat", ".zarr", ".nc", ".safetensors", ".tfrecord"),
+        (".h5", ".hdf5", ".hdf", ".zarr", ".nc", ".safetensors", ".tfrecord", ".bin"),
         "Save its arrays with numpy.savez",
     ),
+    ".mat": "Load it with scipy.io.loadmat, or h5py for version 7.3, and save its arrays with "
+    "numpy.savez",
     ".h5ad": "Load it with anndata.read_h5ad, and save its arrays with numpy.savez",
     ".dta": AS_TABLE.format("pandas.read_stata"),
     **dict.fromkeys((".sav", ".zsav", ".por"), AS_TABLE.format("pandas.read_spss")),
@@ -61,6 +63,7 @@ WAYS_OUT = {  # of formats that are not read, by suffix
     ".xml": "Export its labels as .csv or, of images, as folders of classes (in CVAT: ImageNet)",
     **dict.fromkeys((".gz", ".tar", ".tgz", ".7z", ".rar"), "Unpack it, and name a file in it"),
     **dict.fromkeys((".vec", ".md"), "Rename it to .txt"),
+    ".ann": "Write the texts and their labels, as of brat, as .csv",
 }
 
 ZIPPED = (".xlsx", ".xlsm", ".npz", ".zip")

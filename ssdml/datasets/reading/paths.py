@@ -120,10 +120,8 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
 
 def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems:
     if (folder / "train_X.npy").exists():
-        raw = read_npy_folder(folder)
         others = {p.name for p in folder.iterdir() if not is_hidden(p.name)} - {*NPY_FILES}
-        _tell_unread(raw, folder, [folder / name for name in sorted(others)])
-        return raw
+        return _leave_out(read_npy_folder(folder), folder, [folder / n for n in sorted(others)])
     if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
         return read_rows(_saved_by_hugging_face(folder), choice)
     found = sorted(folder.rglob("*"))
@@ -143,7 +141,7 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
     if 0 < len(others) < n_usable:
         raw = _read_files(folder, [p for p in files if p not in others], choice, encoding)
         assert raw.summary is not None
-        raw.summary.left_out |= {p.name: reason for p, reason in others.items()}
+        raw.summary.left_out |= {p.relative_to(folder).as_posix(): w for p, w in others.items()}
         return raw
     return _read_files(folder, files, choice, encoding)
 
@@ -169,22 +167,22 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
     named = tables or [p for p in files if not p.suffix]
     if not has_images and (texts := texts_of_classes(folder, named)):
         table = read_text_folder(folder, texts, encoding, choice.needs_label)
-        raw = read_rows(table, choice)
-        _doubt_unread(raw, folder, [p for p in files if p not in texts], texts)
-        return raw
+        unread = [p for p in files if p not in texts]
+        table = replace(table, doubts=(*_doubt_texts(folder, unread, texts),))
+        return _leave_out(read_rows(table, choice), folder, unread)
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
         if choice.needs_label and choice.label is None:
             _refuse_classes(folder, [table for _, table in parts])
-        raw = read_rows(_joined(folder, [(_part(folder, p), t) for p, t in parts]), choice)
-        _tell_unread(raw, folder, [p for p in files if p not in tables])
-        return raw
+        table = _joined(folder, [(_part(folder, p), t) for p, t in parts])
+        unread = [p for p in files if p not in tables]
+        table = replace(table, doubts=(*table.doubts, *_doubt_samples(folder, unread)))
+        return _leave_out(read_rows(table, choice), folder, unread)
     arrays = [p for p in arrays if p.suffix.lower() == ".npy"]
     if arrays and not has_images:
         samples = _samples_among(folder, arrays)
-        raw = read_npy_pair(samples, choice)
-        _tell_unread(raw, folder, [p for p in files if p not in (samples, label_file(samples))])
-        return raw
+        unread = [p for p in files if p not in (samples, label_file(samples))]
+        return _leave_out(read_npy_pair(samples, choice), folder, unread)
     raw = read_image_folder(folder, needs_label=choice.needs_label)
     return _with_labels_of_split(raw, folder, tables, encoding)
 
@@ -333,33 +331,35 @@ def _doubt_unlisted(raw: RawItems, n_images: int) -> None:
         )
 
 
-def _doubt_unread(
-    raw: RawItems, folder: Path, others: Sequence[Path], texts: Sequence[Path]
-) -> None:
-    """Tell of files that are not read, and doubt those that may be texts."""
-    assert raw.summary is not None
-    raw.summary.left_out |= {p.relative_to(folder).as_posix(): "not read" for p in others}
+def _doubt_texts(folder: Path, others: Sequence[Path], texts: Sequence[Path]) -> list[str]:
+    """Doubt files that are not read, but may be texts."""
     places = {p.parent for p in texts}
     odd = [p for p in others if p.suffix.lower() == ".txt" or p.parent in places]
-    if odd:
-        raw.summary.doubts.append(
-            f"{counted(len(odd), 'file')} not read, such as "
-            f"{odd[0].relative_to(folder).as_posix()!r}; if they are samples, let their names end "
-            "in .txt, and put those without a label into a folder called unlabeled"
-        )
+    way_out = (
+        "if they are samples, let their names end in .txt, and put those without a label into a "
+        "folder called unlabeled"
+    )
+    return [f"{_unread(folder, odd)}; {way_out}"] if odd else []
 
 
-def _tell_unread(raw: RawItems, folder: Path, others: Sequence[Path]) -> None:
-    """Tell of files that are not read, and doubt those of formats that may hold samples."""
+def _doubt_samples(folder: Path, others: Sequence[Path]) -> list[str]:
+    """Doubt files that are not read, but may hold samples by their formats."""
+    odd = [p for p in others if p.suffix.lower() in WAYS_OUT and p.suffix.lower() not in REMARKS]
+    if not odd:
+        return []
+    return [f"{_unread(folder, odd)}; if it holds samples: {WAYS_OUT[odd[0].suffix.lower()]}"]
+
+
+def _unread(folder: Path, files: Sequence[Path]) -> str:
+    first = files[0].relative_to(folder).as_posix()
+    return f"{counted(len(files), 'file')} not read, such as {first!r}"
+
+
+def _leave_out(raw: RawItems, folder: Path, others: Sequence[Path]) -> RawItems:
+    """Tell of files that are not read."""
     assert raw.summary is not None
     raw.summary.left_out |= {p.relative_to(folder).as_posix(): "not read" for p in others}
-    odd = [p for p in others if p.suffix.lower() in WAYS_OUT and p.suffix.lower() not in REMARKS]
-    if odd:
-        raw.summary.doubts.append(
-            f"{counted(len(odd), 'file')} not read, such as "
-            f"{odd[0].relative_to(folder).as_posix()!r}; if it holds samples: "
-            f"{WAYS_OUT[odd[0].suffix.lower()]}"
-        )
+    return raw
 
 
 def _with_keys(folder: Path, table: Table) -> Table:
@@ -534,4 +534,5 @@ def _joined(folder: Path, parts: list[Part]) -> Table:
     _, first = parts[0]
     names = listed([table.path.name for _, table in parts])
     notes = (f"{counted(len(parts), 'table')}: {names}",)
-    return replace(first, path=folder, columns=columns, place=place, notes=notes)
+    doubts = tuple(f"{t.path.name}: {doubt}" for _, t in parts for doubt in t.doubts)
+    return replace(first, path=folder, columns=columns, place=place, notes=notes, doubts=doubts)

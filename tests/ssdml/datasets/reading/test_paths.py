@@ -161,6 +161,26 @@ def test_files_beside_tables_are_told(tmp_path):
     assert {"more.arff", "README.md", "classes.txt"} <= data.summary.left_out.keys()
 
 
+@pytest.mark.parametrize("name", ["1.ann", "train_X.bin", "t.mat"])
+def test_questions_about_tables_tell_of_files_beside_them(tmp_path, name):
+    (tmp_path / "1.txt").write_text("Berlin is large.\nSo is Rome.\n")
+    (tmp_path / name).write_text("x")
+    with pytest.raises(
+        ValueError, match=rf"which column .* Note: 1 file not read, such as '{name}'"
+    ):
+        read_path(tmp_path)
+
+
+def test_other_sheets_of_joined_tables_are_told(tmp_path):
+    for part in ("train", "test"):
+        with pd.ExcelWriter(tmp_path / f"{part}.xlsx") as writer:
+            frame = pd.DataFrame({"a": [0.5, len(part)], "label": ["x", "y"]})
+            frame.to_excel(writer, index=False)
+            frame[:1].to_excel(writer, sheet_name="more", index=False)
+    doubts = read_path(tmp_path).summary.doubts
+    assert [doubt.partition(":")[0] for doubt in doubts[:2]] == ["test.xlsx", "train.xlsx"]
+
+
 def test_forms_of_kaggle_are_no_samples(tmp_path):
     for name, target in (("train", "target"), ("test", None), ("sample_submission", "target")):
         rows = [f"{i + len(name)},{i / 7}" + f",{'ab'[i % 2]}" * bool(target) for i in range(9)]
