@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import os
@@ -57,6 +58,10 @@ DISGUISED = {
     ("t.tsv", r"a Parquet file\. .* \.parquet"): lambda path: pd.DataFrame({"p": [1]}).to_parquet(
         path
     ),
+    ("t.data", r"compressed by bzip2\. Let its name end in \.bz2"): (
+        lambda path: path.write_bytes(bz2.compress(b"1"))
+    ),
+    ("t.dat", r"a netCDF file\. Save its"): lambda path: path.write_bytes(b"CDF\x01\0\0"),
     ("t.txt", r"an Arrow file"): lambda path: pd.DataFrame({"p": [1]}).to_feather(path),
     ("t.npz", r"an array of NumPy\. .* \.npy"): lambda path: write(np.save, path),
     ("t.npy", r"a zip file"): lambda path: write(np.savez, path),

@@ -247,9 +247,13 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
         line = content[: error.start].count(b"\n") + 1
         way_out = "Pass --encoding cp1252 (encoding='cp1252') for a file of Windows in a Western "
         way_out += "language; others have cp1250, cp1251, shift_jis or gb18030."
-        if content[:100].count(b"\0") > len(content[:100]) / 4:
-            way_out = "Pass --encoding utf-16-le (encoding='utf-16-le')."
-        elif b"\0" in content[:100]:
+        even, odd = (content[first:100:2].count(b"\0") for first in (0, 1))
+        if min(even, odd) == 0 and max(even, odd) > len(content[:100]) / 4:
+            name = "utf-16-le" if odd else "utf-16-be"
+            way_out = f"Pass --encoding {name} (encoding='{name}')."
+        elif content[:SAMPLE].count(b"\0") > 1:
+            way_out = "It is not text, but binary: unpack it, or write its table as .csv."
+        elif even + odd:
             way_out = "Remove the byte."
         elif encoding:
             way_out = "Pass another encoding."

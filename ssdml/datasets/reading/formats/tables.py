@@ -29,7 +29,8 @@ OF_SPLITS = (".train", ".test", ".valid", ".val", ".dev", ".tra", ".tes", ".trn"
 DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".psv", *OF_SPLITS)
 BINARY = (*PARQUET, *ARROW)
 EXCEL = (".xlsx", ".xlsm")
-TABLE_SUFFIXES = (*DELIMITED, *BINARY, *LINES_OF_JSON, ".json", *EXCEL)
+TEXT_SUFFIXES = (*DELIMITED, *LINES_OF_JSON, ".json")
+TABLE_SUFFIXES = (*TEXT_SUFFIXES, *BINARY, *EXCEL)
 NO_DATA = dict.fromkeys(  # names of files beside those of data
     ("sample_submission", "samplesubmission", "gender_submission", "submission_format"),
     "a form for predictions",
@@ -47,15 +48,17 @@ NO_DATA = dict.fromkeys(  # names of files beside those of data
 def table_suffix(path: Path) -> str | None:
     """Return the suffix of a table, without that of a compression; None for other files.
 
+    Only text may be compressed.
+
     Examples
     --------
     >>> table_suffix(Path("a.CSV.gz")), table_suffix(Path("a.png"))
     ('.csv', None)
     """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSED:
-        suffixes.pop()
-    return suffixes[-1] if suffixes and suffixes[-1] in TABLE_SUFFIXES else None
+    known, suffix = TABLE_SUFFIXES, path.suffix.lower()
+    if suffix in COMPRESSED:
+        known, suffix = TEXT_SUFFIXES, Path(path.stem).suffix.lower()
+    return suffix if suffix in known else None
 
 
 def why_no_data(name: str) -> str | None:

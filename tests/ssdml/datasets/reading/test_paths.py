@@ -415,12 +415,13 @@ def test_tables_of_other_columns_are_not_joined(tmp_path, other):
         (".pkl", "Pickles can run code: if you trust it, load it, and save its arrays"),
         (".h5ad", "anndata.read_h5ad"),
         (".tgz", "Unpack it"),
+        (".parquet.gz", "Unpack it"),
     ],
 )
 def test_other_formats_are_refused_with_a_way_out(tmp_path, suffix, way_out):
     path = tmp_path / f"t{suffix}"
     path.write_bytes(b"content")
-    with pytest.raises(ValueError, match=rf"got '{suffix}'\. .*{way_out}"):
+    with pytest.raises(ValueError, match=rf"got '{path.suffix}'\. .*{way_out}"):
         read_path(path)
     (tmp_path / "t.csv").write_bytes(pickle.dumps([0.5] * 40))
     with pytest.raises(ValueError, match="it is a pickle of Python"):

@@ -354,8 +354,12 @@ def test_text_of_another_encoding_is_named(read):
         read(text, encoding="latin-99")
     with pytest.raises(ValueError, match=r"can't decode.*Pass another encoding\."):
         read(text, encoding="ascii")
-    with pytest.raises(ValueError, match=r"zero byte.*Pass --encoding utf-16-le"):
-        read("a,b\n1,x\n".encode("utf-16-le"))
+    for name in ("utf-16-le", "utf-16-be"):
+        with pytest.raises(ValueError, match=rf"zero byte.*Pass --encoding {name} \("):
+            read("a,b\n1,x\n".encode(name))
+    for content in (bytes(range(9)) * 9, b"ustar" + bytes(99), b"a" * 99 + bytes(9) + b"\xff"):
+        with pytest.raises(ValueError, match=r"\)\. It is not text, but binary: unpack it, or"):
+            read(content)
     with pytest.raises(ValueError, match=r"zero byte.*Remove the byte"):
         read("a,b\n1,x\n2,\0y\n")
 
