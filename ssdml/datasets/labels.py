@@ -45,7 +45,7 @@ FIRST_ROWS = 1000
 LEAST_ROWS = 20  # that tell labels from quantities and ids
 WRITTEN = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # a number by pandas, not 1E5
 UNLIKELY = 0.05
-BETWEEN = re.compile(r"\s*[,;|/+&]\s*")  # several labels
+BETWEEN = re.compile(r"\s*[,;|/+&#]\s*")  # several labels
 MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez)"
 # As spreadsheets write "1-5" and "SEPT1", which they take for dates.
 DATE = re.compile(

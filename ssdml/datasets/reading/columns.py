@@ -512,15 +512,23 @@ class Chooser:
         )
 
     def _doubt_genes(self) -> None:
-        """Doubt rows that are named as genes are: the samples may be in the columns."""
+        """Doubt rows that are named as genes are, or below labels: samples may be in columns."""
+        numbers = self.free("number")
+        again = [n for n in numbers if NUMBERED.sub("", n) in {*self.names} - {n}]
         for name in filter(None, (self.roles.id, self.roles.label)):
+            if self.kinds.get(name) != "text" or not self.is_distinct(name):
+                continue
             first = list(filter(None, self.cells.texts(name)[:3]))
-            if self.kinds.get(name) == "text" and self.is_distinct(name):
-                if GENES.fullmatch(folded(name)) or all(map(GENE.fullmatch, first)):
-                    self.roles.doubts.append(
-                        f"the rows are named like genes, in column {name!r}; if the samples are in "
-                        "the columns, turn the table and write their labels into a column: frame.T"
-                    )
+            if GENES.fullmatch(folded(name)) or all(map(GENE.fullmatch, first)):
+                what = f"the rows are named like genes, in column {name!r}"
+            elif len(again) > 1 and 2 * len(again) >= len(numbers):
+                what = f"{counted(len(again), 'column')} have the name of another one, as labels do"
+            else:
+                continue
+            self.roles.doubts.append(
+                f"{what}; if the samples are in the columns, turn the table and write their labels "
+                "into a column: frame.T"
+            )
 
     def _uses_of_rows(self) -> list[str]:
         """Return the columns of numbers that say how rows are used."""

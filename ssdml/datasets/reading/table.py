@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.datasets.image_names import is_image_name
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -47,7 +49,8 @@ MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none", "nat", "?", r
 TRUTH = {"true": "false", "wahr": "falsch", "vrai": "faux", "verdadero": "falso", "vero": "falso"}
 TRUTH |= {"verdadeiro": "falso", "waar": "onwaar", "prawda": "fałsz", "sant": "falskt"}
 TRUTH |= {"истина": "ложь", "tosi": "epätosi", "igaz": "hamis"}  # as Excel writes true and false
-ORANGE_TYPES = {"continuous", "numeric", "discrete", "categorical", "string", "time"}
+ORANGE_TYPES = {"continuous", "numeric", "discrete", "categorical", "string", "text", "time"}
+ORANGE_LETTERS = {"c", "d", "n", "s", "t"}  # the same, above a row of flags
 ORANGE_FLAGS = {"", "class", "meta", "ignore", "weight"}
 ORANGE_MARK = re.compile(r"(?P<flags>[cmiw]?[CDSTN]|[cmiw])#(?P<name>.+)")
 QUALTRICS = re.compile(r"""\{\s*["']ImportId["'].*\}""", re.DOTALL)  # below names and questions
@@ -133,8 +136,8 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     """Whether the first row names the columns.
 
     It does if it holds a usual name (label, text, id, ...) that is in no cell below, if it holds
-    text above numbers or vectors, if it counts 0, 1, 2, ..., or if several columns have no number
-    in it and none of its cells again.
+    text above numbers, vectors or names of images, if it counts 0, 1, 2, ..., or if several columns
+    have no number in it and none of its cells again.
 
     Examples
     --------
@@ -159,6 +162,8 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     texts = [(cell, cells) for cell, cells, t in zip(first, below, is_text, strict=True) if t]
     if any(cell in cells for cell, cells in texts):
         return False
+    if any(cells and _are_images(cells) and not is_image_name(cell) for cell, cells in texts):
+        return True
     counted = [float(str(cell).replace(",", ".")) for cell in first if is_number(cell)]
     if not counted:
         return len(texts) > 1 and all(isinstance(cell, str | None) for cell in first)
@@ -166,6 +171,11 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     is_index = any(cell in (None, "") and cells for cell, cells in zip(first, below, strict=True))
     repeats = any(len(set(cells)) < len(cells) for _, cells in texts)
     return counts and (len(counted) > 2 or is_index or repeats)
+
+
+def _are_images(cells: Sequence[Any]) -> bool:
+    """Whether the first cells of a column are names of images."""
+    return all(isinstance(cell, str) and is_image_name(cell) for cell in cells[:MOST_ABOVE])
 
 
 def _parts(cell: Any) -> list[Any]:
@@ -261,11 +271,13 @@ def _header_of_orange(rows: Sequence[Sequence[Any]]) -> Header | None:
     if 2 * sum(map(bool, marked)) > len(marked):
         names = [m["name"] + " class" * ("c" in m["flags"]) if m else "" for m in marked]
         return Header(0, 1, [new or old for new, old in zip(names, rows[0], strict=True)])
-    if len(rows) < 4 or {*map(folded, rows[1])}.isdisjoint(ORANGE_TYPES):
-        return None
-    if any(folded(cell) not in ORANGE_TYPES and " " not in cell for cell in filter(None, rows[1])):
+    if len(rows) < 4:
         return None
     flags = {*map(folded, rows[2])} <= ORANGE_FLAGS
+    known = ORANGE_TYPES | (ORANGE_LETTERS if flags and any(rows[2]) else set())
+    types = {*map(folded, filter(None, rows[1]))}
+    if types.isdisjoint(known) or any(kind not in known and " " not in kind for kind in types):
+        return None
     names = [" ".join(filter(None, pair)) for pair in zip(rows[0], rows[2], strict=True)]
     return Header(0, 3, names) if flags else Header(0, 2, list(rows[0]))
 

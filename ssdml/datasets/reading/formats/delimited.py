@@ -316,7 +316,8 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
     if best.separator == ONE_COLUMN and not declared:
         if not text.startswith(REMARK) and _is_matrix(_rows(text, BLANK, is_whole)[0]):
             return _layout(content, BLANK)
-        if _is_matrix(list(map(_words, text.splitlines()[: None if is_whole else -1]))):
+        words = list(map(_words, text.splitlines()[: None if is_whole else -1]))
+        if _is_matrix(words[_begins_with_count(words) :]):
             return _layout(_with_tabs(content), "\t")
     if best.n_above:
         below = content[start:].splitlines(keepends=True)[best.n_above :]
@@ -368,6 +369,13 @@ def _is_matrix(rows: Sequence[Sequence[str]]) -> bool:
     return are_numbers or all(is_image_name(row[0]) for row in rows[1:])
 
 
+def _begins_with_count(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the number of rows is above a header, as in CelebA and DeepFashion."""
+    if [len(row) > 1 for row in rows[:3]] != [False, True, True]:
+        return False
+    return "".join(rows[0]).isdigit() and not any(map(is_number, rows[1]))
+
+
 def _words(line: str) -> list[str]:
     """Split at blanks outside of quotes."""
     if '"' not in line:
@@ -376,9 +384,10 @@ def _words(line: str) -> list[str]:
 
 
 def _with_tabs(content: bytes) -> bytes:
-    """Write tabs for blanks; the sign of a remark is no cell of a header."""
-    lines = content.decode().splitlines()
-    rows = [_words(line) for line in lines]
+    """Write tabs for blanks; the sign of a remark is no cell of a header, a count is a remark."""
+    rows = [_words(line) for line in content.decode().splitlines()]
+    if _begins_with_count(rows):
+        rows[0] = [REMARK + rows[0][0]]
     length = Counter(len(row) for row in rows if row).most_common(1)[0][0]
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")

@@ -247,6 +247,14 @@ def test_boxes_of_road_signs_are_no_features(tmp_path):
     assert data.y.tolist() == [0, 1, 0, 1]
 
 
+def test_classes_in_the_names_of_columns_are_doubted(tmp_path):
+    rows = [f"r{i},{i % 5}.5,{i % 3}.25,{i % 4}.5,{i % 7}.5\n" for i in range(8)]
+    for header, is_told in (("tumor,tumor,normal,normal", True), ("a,b,c,c", False)):
+        (tmp_path / "t.csv").write_text("".join([f"class,{header}\n", *rows]))
+        doubt = "2 columns have the name of another one, as labels do; if the samples are in"
+        assert (doubt in str(read_dataset(tmp_path / "t.csv", Choice()).summary)) == is_told
+
+
 @pytest.mark.parametrize(
     ("name", "form", "is_told"),
     [("gene", "g{}", True), ("", "ENSG{:011}", True), ("probe", "{}_at", True), ("", "r{}", False)],

@@ -233,7 +233,13 @@ def test_classes_that_differ_in_writing_only_are_told(read, frame, labels):
 
 @pytest.mark.parametrize(
     "labels",
-    [("x", "y", "x;y"), ("x, y", "y, z", "x, z"), ("x y", "x", "y"), ("x|y", "y|z", "x|z")],
+    [
+        ("x", "y", "x;y"),
+        ("x", "y", "x#y"),
+        ("x, y", "y, z", "x, z"),
+        ("x y", "x", "y"),
+        ("x|y", "y|z", "x|z"),
+    ],
 )
 def test_several_labels_in_a_cell_are_doubted(read, frame, labels):
     data = read(frame.assign(label=[labels[i % 3] for i in range(N)]))

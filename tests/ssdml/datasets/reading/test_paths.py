@@ -213,6 +213,15 @@ def test_forms_of_kaggle_name_no_classes_of_images(tmp_path):
     assert data.y.tolist() == [-1, 0, 1]
 
 
+def test_lists_of_unlabeled_images_may_have_a_header(tmp_path):
+    write_images(tmp_path, [f"{part}/{i}.png" for part in ("train", "test") for i in range(4)])
+    rows = [f"train/{i}.png,{'ab'[i % 2]}\n" for i in range(4)]
+    (tmp_path / "train.csv").write_text("".join(["image_id,label\n", *rows]))
+    (tmp_path / "test.csv").write_text("image_id\ntest/0.png\ntest/1.png\n")
+    data = read_dataset(tmp_path, Choice())
+    assert (data.y.tolist(), data.test.sum()) == ([-1, -1, 0, 1, 0, 1], 2)
+
+
 def test_images_that_no_row_names_are_told(tmp_path):
     write_images(tmp_path, [f"{i}.png" for i in range(5)])
     (tmp_path / "metadata.csv").write_text("file_name,label\n0.png,a\n1.png,b\n")

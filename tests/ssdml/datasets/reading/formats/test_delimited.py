@@ -82,6 +82,19 @@ def test_blanks_separate_numbers(read, text):
         assert list(map(float, found[name])) == MATRIX[:, j].tolist()
 
 
+@pytest.mark.parametrize("n_names", [3, 2])
+def test_the_number_of_rows_may_be_above_the_header(read, n_names):
+    """As in CelebA, whose column of images has no name, and DeepFashion."""
+    header = "  ".join(["image_name", "Male", "Young"][-n_names:])
+    rows = [f"{i:06d}.jpg{-1 if i % 2 else 1:3d}{1 if i % 3 else -1:3d}" for i in range(5)]
+    table = read("\n".join(["5", header, *rows]) + "\n", "t.txt")
+    assert columns(table)["Male"] == ["1", "-1"] * 2 + ["1"]
+    assert next(iter(columns(table).values())) == [row[:10] for row in rows]
+    assert table.place(0) == "line 3"
+    with pytest.raises(ValueError, match=r"line 1: must have 2 columns.* got 1 in '7'"):
+        read("7\n1 2\n3 4\n5 6\n", "t.txt")
+
+
 def test_a_header_may_be_a_remark(read):
     assert list(columns(read("# a,b,label\n1,2,x\n3,4,y\n"))) == ["a", "b", "label"]
 
@@ -318,6 +331,7 @@ ROWS = "1.5\t2\ta\tn1\n3\t4\t?\tn2\n5\t6\tb\tn3\n"
             f"{ORANGE}continuous\tcontinuous\ta b\tstring\n\t\t\t\n",
             ["len", "wid", "kind", "name"],
         ),
+        (f"{ORANGE}c\tc\td\ts\n\t\tclass\tmeta\n", ["len", "wid", "kind class", "name meta"]),
         ("C#len\tC#wid\tcD#kind\tmS#name\n", ["len", "wid", "kind class", "name"]),
     ],
 )
