@@ -51,9 +51,9 @@ def load_dataset(
         (Cars-196), ``sop`` (Stanford Online Products) and ``inshop``, whose images stay in their
         files and whose test classes differ; or
 
-        - a table: ``.csv``, ``.tsv`` and other text with separators, ``.parquet``, ``.feather``,
-          ``.arrow``, ``.jsonl``, ``.json``, ``.xlsx``; text may be compressed (``.gz``,
-          ``.bz2``, ``.xz``, ``.zst``);
+        - a table: ``.csv``, ``.tsv`` and other text with separators, ``.arff``, ``.parquet``,
+          ``.feather``, ``.arrow``, ``.jsonl``, ``.json``, ``.xlsx``; text may be compressed
+          (``.gz``, ``.bz2``, ``.xz``, ``.zst``);
         - ``data.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, for a
           standard split, a boolean ``test`` (n,);
         - ``X.npy`` with ``y.npy``, ``name_X.npy`` with ``name_y.npy``, or ``name.npy`` with

@@ -32,7 +32,6 @@ WAYS_OUT = {  # of formats that are not read, by suffix
     ),
     **dict.fromkeys((".orc", ".avro", ".lance", ".fst"), "Write it as .parquet"),
     **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers", ".fods"), "Save it as .xlsx or .csv"),
-    ".arff": "Load it with scipy.io.arff.loadarff, and save pandas.DataFrame(rows).to_csv(path)",
     **dict.fromkeys(
         (".svm", ".libsvm", ".svmlight"),
         "Load it with sklearn.datasets.load_svmlight_file, and save X.toarray() and y with "

@@ -85,6 +85,12 @@ def csv(folder: Path) -> Path:
     return folder / "x.csv"
 
 
+def arff(folder: Path) -> Path:
+    head = "@relation x\n@attribute one real\n@attribute label {'a b',c}\n@data\n"
+    (folder / "x.arff").write_text(head + "0.5,'a b'\n% remark\n1.5,c\n2,?\n")
+    return folder / "x.arff"
+
+
 def table(suffix: str) -> Target:
     """A table of numbers, texts, vectors and labels."""
 
@@ -455,6 +461,7 @@ TARGETS = {
     "npz": arrays(".npz"),
     "csv": Target(csv, in_folder(load_dataset, "x.csv")),
     "csv.gz": table(".csv.gz"),
+    "arff": Target(arff, in_folder(load_dataset, "x.arff")),
     "tsv": table(".tsv"),
     "parquet": table(".parquet"),
     "pages of parquet": Target(pages, in_folder(load_dataset, "x.parquet")),

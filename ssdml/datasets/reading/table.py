@@ -199,7 +199,7 @@ class Header(NamedTuple):
     @property
     def can_repeat(self) -> bool:
         """Whether rows that equal it are no data, but headers of files below each other."""
-        return self.names is not None and len(self.names) > 1
+        return self.names is not None and len(self.names) > 1 and self.n_rows > 0
 
     def notes(self, n_repeated: int) -> list[str]:
         """Tell what was found, unless it is one row of names at the top."""
@@ -336,10 +336,11 @@ def headed(
     place: Callable[[int], str],
     notes: Sequence[str] = (),
     separator: str | None = None,
+    names: list[str] | None = None,
 ) -> Table:
     """Make a table of rows of which the first may be a header; empty rows and columns go.
 
-    All cells are text; ``place`` names a row of ``cells``.
+    All cells are text; ``place`` names a row of ``cells``. With ``names`` there is no header.
     """
     numbers = _rows_with_cells(cells)
     if not len(numbers):
@@ -354,7 +355,7 @@ def headed(
     if len(rows) > 2 and all(RULE.fullmatch(cell.strip()) for cell in rows[1] if cell.strip()):
         del rows[1]  # of Markdown
         cells, numbers = cells.take(np.delete(np.arange(len(numbers)), 1)), np.delete(numbers, 1)
-    header = find_header(rows)
+    header = find_header(rows) if names is None else Header(0, 0, names)
     names = header.names or [str(number) for number in range(1, cells.num_columns + 1)]
     names[0] = names[0].lstrip("# ") or names[0]  # a header as a remark, as of NumPy
     cells, numbers = cells.slice(header.start), numbers[header.start :]

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from ssdml.datasets.image_names import is_image_name
+from ssdml.datasets.reading.formats.arff import ARFF, names_and_rows
 from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number, of_cells
 from ssdml.utils.files import (
     WAYS_OUT,
@@ -59,11 +60,6 @@ FOREIGN = (  # texts that are no tables, with the suffixes of their formats
         ),
         "pairs index:value, as svmlight writes",
         ".svm",
-    ),
-    (
-        re.compile(rb"(?:\s*%[^\n]*\n)*\s*@relation\s", re.IGNORECASE),
-        "attributes, as Weka writes",
-        ".arff",
     ),
     (
         re.compile(
@@ -138,6 +134,10 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
             raise ValueError(f"{path}: must have cells; got {what}. {WAYS_OUT[suffix]}.")
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)
+    if ARFF.match(content):
+        names, content, n_above = names_and_rows(path, content)
+        cells, place = _parsed(path, content, Layout(",", len(names)), n_above, on_disk)
+        return headed(path, cells, place, ("attributes of Weka",), ",", names)
     if RULED.match(content):
         content = DRAWN.sub(b"", content)
     if escaped := ESCAPED.search(content):  # as Spark and MySQL write quotes
@@ -147,22 +147,8 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     if has_plain_quotes := _has_plain_quotes(content):
         content = WITH_QUOTES.sub(lambda c: b'"' + c[0].replace(b'"', b'""') + b'"', content)
     layout, content = _layout(content, declared and declared[1].decode())
-    n_cells = sum(content.count(end) for end in (layout.separator.encode(), b"\n", b"\r"))
-    check_memory(path, len(content) + CELL_BYTES * n_cells, on_disk)
-    try:
-        cells, invalid = _cells(content, layout)
-    except (ValueError, MemoryError) as error:  # of Arrow, for rows larger than its blocks
-        raise ValueError(f"{path}: cannot be read as a table ({error}). Write it again.") from error
-    place = _Lines(cells, layout.n_above + int(declared is not None))
-    if invalid is not None:
-        n_cells, row, text = invalid
-        odd = text.count('"') % 2
-        way_out = "A quote may not be closed." if odd else "Correct the line, or delete it."
-        raise ValueError(
-            f"{path}, {place(row)}: must have {layout.n_columns} columns, separated by "
-            f"{NAMES.get(layout.separator, layout.separator)}, as most lines; got "
-            f"{n_cells} in {text[:40]!r}. {way_out}"
-        )
+    n_above = layout.n_above + int(declared is not None)
+    cells, place = _parsed(path, content, layout, n_above, on_disk)
     if b'="' in content or re.search(re.escape(layout.separator.encode()) + rb' +"', content):
         cells = _without_late_quotes(cells)
     last = cells.column(cells.num_columns - 1)[-1].as_py()
@@ -395,6 +381,29 @@ def _with_tabs(content: bytes) -> bytes:
         is_header = bool(row) and row[0] == REMARK and len(row) == length + 1
         writer.writerow(row[1:] if is_header else row)
     return text.getvalue().encode()
+
+
+def _parsed(
+    path: Path, content: bytes, layout: Layout, n_above: int, on_disk: int
+) -> tuple[pa.Table, _Lines]:
+    """Return all rows as text, below some lines; a row with another number of cells raises."""
+    n_cells = sum(content.count(end) for end in (layout.separator.encode(), b"\n", b"\r"))
+    check_memory(path, len(content) + CELL_BYTES * n_cells, on_disk)
+    try:
+        cells, invalid = _cells(content, layout)
+    except (ValueError, MemoryError) as error:  # of Arrow, for rows larger than its blocks
+        raise ValueError(f"{path}: cannot be read as a table ({error}). Write it again.") from error
+    place = _Lines(cells, n_above)
+    if invalid is not None:
+        n_cells, row, text = invalid
+        odd = text.count('"') % 2
+        way_out = "A quote may not be closed." if odd else "Correct the line, or delete it."
+        raise ValueError(
+            f"{path}, {place(row)}: must have {layout.n_columns} columns, separated by "
+            f"{NAMES.get(layout.separator, layout.separator)}, as most lines; got "
+            f"{n_cells} in {text[:40]!r}. {way_out}"
+        )
+    return cells, place
 
 
 def _cells(content: bytes, layout: Layout) -> tuple[pa.Table, tuple[int, int, str] | None]:

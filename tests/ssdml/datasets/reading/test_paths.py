@@ -154,11 +154,11 @@ def test_rows_that_hugging_face_selects_by_indices_are_refused(tmp_path):
 
 def test_files_beside_tables_are_told(tmp_path):
     (tmp_path / "a.csv").write_text("a,label\n0.5,x\n0.25,y\n")
-    for name in ("more.arff", "README.md", "classes.txt"):
+    for name in ("more.svm", "README.md", "classes.txt"):
         (tmp_path / name).write_text("x")
-    with pytest.warns(ReadingWarning, match=r"1 file not read, such as 'more\.arff'; if it holds"):
+    with pytest.warns(ReadingWarning, match=r"1 file not read, such as 'more\.svm'; if it holds"):
         data = load_dataset(tmp_path)
-    assert {"more.arff", "README.md", "classes.txt"} <= data.summary.left_out.keys()
+    assert {"more.svm", "README.md", "classes.txt"} <= data.summary.left_out.keys()
 
 
 @pytest.mark.parametrize("name", ["1.ann", "train_X.bin", "t.mat"])
@@ -352,13 +352,6 @@ def test_files_beside_a_table_are_no_tables(tmp_path, name):
     assert read_path(tmp_path).items.tolist() == [[0.5, 1.5], [0.25, 2.5]]
 
 
-@pytest.mark.parametrize("suffix", [".arff", ".svm"])
-def test_formats_of_others_have_a_way_out(tmp_path, suffix):
-    (tmp_path / f"t{suffix}").touch()
-    with pytest.raises(ValueError, match=r"Load it with (scipy\.io|sklearn\.datasets)"):
-        read_path(tmp_path / f"t{suffix}")
-
-
 @pytest.mark.parametrize("labels", ["01", "xy"])
 @pytest.mark.parametrize("name", ["list.txt", "list.csv"])
 def test_images_are_named_in_a_column_of_any_name(tmp_path, name, labels):
@@ -423,6 +416,7 @@ def test_tables_of_other_columns_are_not_joined(tmp_path, other):
         (".duckdb", "Export the table"),
         (".pkl", "Pickles can run code: if you trust it, load it, and save its arrays"),
         (".h5ad", "anndata.read_h5ad"),
+        (".svm", "sklearn.datasets"),
         (".tgz", "Unpack it"),
         (".parquet.gz", "Unpack it"),
     ],

@@ -258,11 +258,6 @@ def test_headers_repeated_by_files_below_each_other_are_left_out(read, mark):
     assert table.place(2) == "line 5"
 
 
-def test_attributes_of_weka_are_named(read):
-    with pytest.raises(ValueError, match=r"got attributes, as Weka writes\. .*loadarff"):
-        read("% by me, in 2020\n\n@RELATION x\n@attribute a numeric\n@data\n1\n")
-
-
 @pytest.mark.parametrize(
     "text",
     [
