@@ -201,7 +201,11 @@ def read_dataset(
         )
     if raw.items is None:
         assert raw.texts is not None
-        raw = with_features(raw, text_features(raw.texts, text_model or WORDS), text_model)
+        try:
+            features = text_features(raw.texts, text_model or WORDS)
+        except ValueError as error:  # of texts without words
+            raise ValueError(f"{path}: {error}") from error
+        raw = with_features(raw, features, text_model)
     unpacked = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return assembled(unpacked.stem, raw, no_label=no_label)
 

@@ -359,3 +359,9 @@ def test_real_data_set_keeps_its_standard_split(data_dir):
 
 def test_public_names_exist():
     assert all(hasattr(datasets, name) for name in datasets.__all__)
+
+
+def test_file_of_texts_without_words_is_named(tmp_path):
+    (tmp_path / "t.csv").write_text("text,label\na b c,x\nd e f,y\n")
+    with pytest.raises(ValueError, match=r"t\.csv: texts must contain words of two letters"):
+        load_dataset(tmp_path / "t.csv")
