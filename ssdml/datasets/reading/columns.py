@@ -379,13 +379,15 @@ class Chooser:
         return any(holds_images(n, self.cells.first(n), folder) for n in names)
 
     def _are_codes(self, name: str) -> bool:
-        """Whether a column of integers counts a few classes, from 0 or 1."""
+        """Whether a column of integers counts a few classes, from 0 or 1.
+
+        One without a name may have gaps, as polarities of 0, 2 and 4.
+        """
         codes = np.unique(self._known(name))
-        start = codes[0] if len(codes) else -1
-        counts = (
-            start in (0, 1) and len(codes) <= MOST_CODES and codes[-1] == start + len(codes) - 1
-        )
-        return bool(counts) and not self._counts(name)
+        if not 0 < len(codes) <= MOST_CODES or self._counts(name):
+            return False
+        counts = codes[0] in (0, 1) and codes[-1] == codes[0] + len(codes) - 1
+        return bool(counts) or NO_HEADER in self.cells.table.notes
 
     def _counts(self, name: str) -> bool:
         """Whether a column of numbers has the name of a quantity."""

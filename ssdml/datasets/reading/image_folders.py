@@ -240,7 +240,11 @@ def _read_tree(
     paths = _without_labeled(paths)
     if needs_label:
         _refuse_annotations(root, names, whole)
-    labels, parts = _labels_of(root, paths, needs_label, unused=_listing_among(names))
+    listing = _listing_among(names)
+    unused = listing and f"name the images in {listing!r}, which names none of them"
+    if listing and root.is_file():
+        unused = f"unzip it, as {listing!r} is not read in a zip file"
+    labels, parts = _labels_of(root, paths, needs_label, unused=unused)
     check_memory(root, 4 * len(images) * max(map(len, images)), on_disk)  # of the names
     items, fact, doubts = images_of(root, images, on_disk)
     summary = Summary(f"{root}", {"images": fact}, doubts=doubts)
@@ -322,7 +326,7 @@ def _labels_of(
 ) -> tuple[list[str], list[str] | None]:
     """Return the folder of each image below its part, "" for none; and the part, if there are.
 
-    ``unused`` is a table that names none of them.
+    ``unused`` is another way out, by a table.
     """
     paths = _unlabeled_in_training(paths)
     tops = {path.parts[0] for path in paths if len(path.parts) > 1}
@@ -344,7 +348,7 @@ def _labels_of(
             f"test/class/{what}; got {found}. Put the {what}s of a class into a "
             "folder of its name, and those without a label beside these folders or into one called "
             "unlabeled. If none has a label, load_dataset takes needs_label=False."
-            + (f" Or name the {what}s in {unused!r}, which names none of them." if unused else "")
+            + (f" Or {unused}." if unused else "")
         )
     folders = [path.parts[0] if len(path.parts) > 1 else "" for path in inner]
     labels = ["" if f.casefold() in UNLABELED else f for f in folders]  # other marks are told

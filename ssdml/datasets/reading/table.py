@@ -56,6 +56,7 @@ ORANGE_MARK = re.compile(r"(?P<flags>[cmiw]?[CDSTN]|[cmiw])#(?P<name>.+)")
 QUALTRICS = re.compile(r"""\{\s*["']ImportId["'].*\}""", re.DOTALL)  # below names and questions
 RULE = re.compile(r":?-{2,}:?|:-:?|-:")  # below a header
 MOST_ABOVE = 20  # rows of titles and remarks above a header
+YEARS = {float(year) for year in range(1700, 2101)}
 MAX_CELLS = 10**6  # of the rows that decide whether there is a header
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?|[+-]?inf|nan", re.IGNORECASE)
 
@@ -136,8 +137,8 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     """Whether the first row names the columns.
 
     It does if it holds a usual name (label, text, id, ...) that is in no cell below, if it holds
-    text above numbers, vectors or names of images, if it counts 0, 1, 2, ..., or if several columns
-    have no number in it and none of its cells again.
+    text above numbers, vectors or names of images, if it counts 0, 1, 2, ... or, beside texts,
+    years, or if several columns have no number in it and none of its cells again.
 
     Examples
     --------
@@ -167,9 +168,12 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     counted = [float(str(cell).replace(",", ".")) for cell in first if is_number(cell)]
     if not counted:
         return len(texts) > 1 and all(isinstance(cell, str | None) for cell in first)
-    counts = counted in ([float(k) for k in range(start, start + len(counted))] for start in (0, 1))
+    steps = {later - earlier for earlier, later in pairwise(counted)}
+    if steps in ({1}, {-1}) and len(counted) > 2 and set(counted) <= YEARS and texts:
+        return True
     is_index = any(cell in (None, "") and cells for cell, cells in zip(first, below, strict=True))
     repeats = any(len(set(cells)) < len(cells) for _, cells in texts)
+    counts = counted[0] in (0, 1) and steps <= {1}
     return counts and (len(counted) > 2 or is_index or repeats)
 
 

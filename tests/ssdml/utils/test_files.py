@@ -62,6 +62,9 @@ DISGUISED = {
         lambda path: path.write_bytes(bz2.compress(b"1"))
     ),
     ("t.dat", r"a netCDF file\. Save its"): lambda path: path.write_bytes(b"CDF\x01\0\0"),
+    ("u.txt", r"a sparse matrix of Matrix Market\. Load it with scipy\.io\.mmread"): (
+        lambda path: path.write_text("%%MatrixMarket matrix coordinate\n1 1 1\n1 1 5\n")
+    ),
     ("t.txt", r"an Arrow file"): lambda path: pd.DataFrame({"p": [1]}).to_feather(path),
     ("t.npz", r"an array of NumPy\. .* \.npy"): lambda path: write(np.save, path),
     ("t.npy", r"a zip file"): lambda path: write(np.savez, path),

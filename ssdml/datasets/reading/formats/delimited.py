@@ -278,7 +278,7 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
     text = content[start:stop].decode("utf-8", errors="ignore")
     is_whole = len(content) <= stop
     best, most = Layout(ONE_COLUMN, 1), (0.5, 0.0)
-    before, after = b"", b""  # the header
+    before, after, n_surplus = b"", b"", 0  # separators of the header
     for separator in [declared] if declared else SEPARATORS:
         rows, ends = _rows(text, separator, is_whole)
         n_columns = Counter(map(len, rows[1:] or rows)).most_common(1)[0][0]
@@ -289,8 +289,9 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
         n_above = ends[len(above) - 1] if above else 0
         n_titles, rows = above.count("title"), rows[len(above) :]
         short = len(rows[0]) == n_columns - 1 > 1
-        n_alike = sum(len(row) == n_columns for row in rows[short:])
-        agreement = n_alike / (n_titles + len(rows[short:]))
+        n_more = 0 if any(rows[0][n_columns:]) else len(rows[0][n_columns:])
+        below = rows[short or n_more > 0 :]
+        agreement = sum(len(row) == n_columns for row in below) / max(n_titles + len(below), 1)
         cells = [cell for row in rows for cell in row]
         quality = agreement, sum(map(is_number, cells)) / len(cells)
         if quality > most:
@@ -299,6 +300,7 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
             at_end = all(row[-1] == "" for row in rows[1:] if len(row) == n_columns)
             lacking = separator.encode() if short else b""
             before, after = (b"", lacking) if at_end else (lacking, b"")
+            n_surplus = n_more
     if best.separator == ONE_COLUMN and not declared:
         if not text.startswith(REMARK) and _is_matrix(_rows(text, BLANK, is_whole)[0]):
             return _layout(content, BLANK)
@@ -308,11 +310,11 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
     if best.n_above:
         below = content[start:].splitlines(keepends=True)[best.n_above :]
         content = content[:start] + b"".join(below)
-    if not before + after:
+    if not before + after and not n_surplus:
         return best, content
     end = re.search(rb"\r?\n|\r", content)
     first = len(content) if end is None else end.start()
-    return best, before + content[:first] + after + content[first:]
+    return best, before + content[: first - n_surplus] + after + content[first:]
 
 
 def _rows(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], list[int]]:

@@ -81,3 +81,10 @@ def test_encrypted_zip_is_named(tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"is encrypted\. Unzip it, and name the folder\."):
         read_image_zip(path)
+
+
+def test_tables_in_a_zip_file_of_images_are_told(tmp_path):
+    write_images(tmp_path / "d", ["1.png", "2.png"])
+    (tmp_path / "d/labels.csv").write_text("filename,label\n1.png,a\n2.png,b\n")
+    with pytest.raises(ValueError, match=r"Or unzip it, as 'labels\.csv' is not read in a zip"):
+        read_image_zip(zipped(tmp_path / "d", tmp_path / "d.zip"))

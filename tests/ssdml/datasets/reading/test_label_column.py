@@ -326,6 +326,15 @@ def test_minus_one_as_a_class_is_doubted(read, frame):
     assert "the only class is '1', as -1 means no label" in str(data.summary)
 
 
+def test_polarities_beside_names_without_a_header_are_asked_for(tmp_path):
+    rows = [f"{2 * (i % 3)},user{i % 5},switchfoot said {i} that\n" for i in range(20)]
+    (tmp_path / "t.csv").write_text("".join(rows))
+    with pytest.raises(ValueError, match=r"which column holds the labels, '2' or '1'\?"):
+        load_dataset(tmp_path / "t.csv")
+    data = read_dataset(tmp_path / "t.csv", Choice(label="1"))
+    assert data.class_names == ("0", "2", "4")
+
+
 def test_several_labels_per_row_raise(tmp_path, frame):
     path = tmp_path / "t.parquet"
     frame.assign(label=[["a"], ["b", "c"]] * 20).to_parquet(path)

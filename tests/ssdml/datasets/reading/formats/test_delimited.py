@@ -95,6 +95,22 @@ def test_the_number_of_rows_may_be_above_the_header(read, n_names):
         read("7\n1 2\n3 4\n5 6\n", "t.txt")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_headers_may_end_with_separators(read, end):
+    """As in Breast Cancer Wisconsin on Kaggle, whose rows do not."""
+    table = read(f'"id","a","label",,{end}1,0.5,x{end}2,1.5,y{end}')
+    assert columns(table) == {"id": ["1", "2"], "a": ["0.5", "1.5"], "label": ["x", "y"]}
+    with pytest.raises(ValueError, match=r"line 1: must have 3 columns"):
+        read("id,a,label,b\n1,0.5,x\n2,1.5,y\n")
+
+
+@pytest.mark.parametrize("years", [["1960", "1961", "1962"], ["2020", "2019", "2018"]])
+def test_years_beside_texts_are_a_header(read, years):
+    table = read("\n".join([",".join(["Country", "Unit", *years]), "A,t,1.5,2,3", "B,t,,5,6"]))
+    assert table.columns.column_names == ["Country", "Unit", *years]
+    assert len(read("\n".join([",".join(years), "1.5,2,3", "4,5,6"]))) == 3
+
+
 def test_a_header_may_be_a_remark(read):
     assert list(columns(read("# a,b,label\n1,2,x\n3,4,y\n"))) == ["a", "b", "label"]
 
