@@ -57,7 +57,8 @@ IN_FOLDERS |= {".npz": "Name the file itself", ".zip": "Unzip it"}
 # Folders of images that name no class, if they alone are in the folder above.
 PLAIN = ("images", "image", "imgs", "img", "jpg", "jpeg", "jpegs", "png", "jpegimages", "photos")
 MASK = re.compile(
-    r"(masks?|trimaps?|seg|segmentations?|annotations?|labels?|gt|ground[-_ ]?truth)([-_ ]?\d+)?\Z",
+    r"(masks?|trimaps?|seg|segmentation(s|class|object)?|annotations?|labels?|gt|ground[-_ ]?truth)"
+    r"([-_ ]?\d+)?\Z",
     re.IGNORECASE,
 )
 PART = re.compile(
@@ -241,7 +242,9 @@ def _read_tree(
     if needs_label:
         _refuse_annotations(root, names, whole)
     listing = _listing_among(names)
-    unused = listing and f"name the images in {listing!r}, which names none of them"
+    unused = (
+        listing and f"name the images in {listing!r}, which names none of them, or pass its path"
+    )
     if listing and root.is_file():
         unused = f"unzip it, as {listing!r} is not read in a zip file"
     labels, parts = _labels_of(root, paths, needs_label, unused=unused)

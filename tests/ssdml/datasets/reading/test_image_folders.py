@@ -104,6 +104,7 @@ def test_labels_beside_one_folder_are_not_ignored(tmp_path, name, problem, in_zi
         ("images/{}.png", "annotations/trimaps/{}.png"),  # Oxford-IIIT Pet
         ("images/training/{}.png", "annotations/training/{}.png"),  # ADE20K
         ("train/img/{}.png", "train/masks/{}.png"),
+        ("VOC2012/JPEGImages/{}.png", "VOC2012/SegmentationClass/{}.png"),
     ],
 )
 def test_masks_of_all_images_are_no_class(tmp_path, image, mask):
