@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from ssdml.datasets.image_names import is_image_name
 from ssdml.datasets.reading.formats.annotations import annotated
 from ssdml.datasets.reading.formats.delimited import in_utf8, unpacked
 from ssdml.datasets.reading.formats.intents import USER_SAYS, sentences_of_intents
@@ -147,6 +148,8 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
     if isinstance(content, dict) and isinstance(content.get("_via_img_metadata"), dict):
         content = content["_via_img_metadata"]
     given = content.items() if isinstance(content, dict) else ()
+    if given and all(is_image_name(n) and not isinstance(v, list | dict) for n, v in given):
+        return [{"filename": name, "label": label} for name, label in given]
     content = {name: value for name, value in given if value is not None}
     if {"ids", "included"} <= content.keys():  # Chroma
         del content["included"]

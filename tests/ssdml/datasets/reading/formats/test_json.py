@@ -11,6 +11,7 @@ import pytest
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.tables import read_table
+from tests.images import write_images
 
 LABELS = ["cat", "dog", None, "cat"]
 VECTORS = [[0.5, 1.5], [2.5, -1.0], [0.25, 3.0], [1.0, 1.0]]
@@ -204,6 +205,29 @@ def test_attributes_of_via_are_columns(tmp_path, is_project):
         {"filename": "b", "kind": None, "sky": None},
         {"filename": "c", "kind": "dog", "sky": "gray"},
     ]
+
+
+def test_labels_of_create_ml_are_read_once_per_image(tmp_path):
+    objects = [{"label": "cat", "coordinates": {"x": 1}}, {"label": "cat"}, {"coordinates": {}}]
+    rows = [{"image": f"{i}.png", "annotations": objects[:i]} for i in range(4)]
+    (tmp_path / "t.json").write_text(json.dumps(rows))
+    labels = read_table(tmp_path / "t.json").columns["label"].to_pylist()
+    assert labels == [[], ["cat"], ["cat"], ["cat"]]
+
+
+def test_labels_by_names_of_images_are_read(tmp_path):
+    write_images(tmp_path, ["1.png", "2.png", "3.png"])
+    labels = {"2.png": "cat", "1.png": None, "3.png": "dog"}
+    (tmp_path / "t.json").write_text(json.dumps(labels))
+    data = read_dataset(tmp_path / "t.json", Choice())
+    assert dict(zip(data.ids, data.y.tolist(), strict=True)) == {
+        "1.png": -1,
+        "2.png": 0,
+        "3.png": 1,
+    }
+    (tmp_path / "t.json").write_text(json.dumps(labels | {"size": 3}))
+    with pytest.raises(ValueError, match="must be a list of objects, or an object of columns"):
+        read_table(tmp_path / "t.json")
 
 
 def test_embeddings_in_answers_of_openai_are_features(tmp_path):
