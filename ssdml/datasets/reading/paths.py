@@ -120,8 +120,8 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
 
 def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems:
     if (folder / "train_X.npy").exists():
-        others = {p.name for p in folder.iterdir() if not is_hidden(p.name)} - {*NPY_FILES}
-        return _leave_out(read_npy_folder(folder), folder, [folder / n for n in sorted(others)])
+        names = {p.name for p in folder.iterdir() if not is_hidden(p.name)} - {*NPY_FILES}
+        return _leave_out(read_npy_folder(folder), folder, [folder / n for n in sorted(names)])
     if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
         return read_rows(_saved_by_hugging_face(folder), choice)
     found = sorted(folder.rglob("*"))

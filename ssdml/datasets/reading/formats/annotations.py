@@ -44,7 +44,7 @@ def annotated(row: Any) -> Any:
         rest = {name: value for name, value in row.items() if name not in jobs}
         return rest | dict(_of_ground_truth(row[job], job) for job in jobs)
     data, annotations = row.get("data"), row.get("annotations")
-    if row.keys() == {"image", "annotations"}:  # of Create ML
+    if row.keys() == {"image", "annotations"} and isinstance(annotations, list):  # of Create ML
         labels = dict.fromkeys(a.get("label") for a in annotations)
         return {"image": row["image"], "label": [label for label in labels if label is not None]}
     if not isinstance(data, dict) or not isinstance(annotations, list):

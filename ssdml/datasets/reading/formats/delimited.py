@@ -78,6 +78,7 @@ FOREIGN = (  # texts that are no tables, with the suffixes of their formats
         ".yml",
     ),
 )
+LINE_BREAK = re.compile(rb"\r?\n|\r")
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator, but at least these lines:
 FIRST_LINES = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){1,3}")
@@ -290,8 +291,8 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
         n_titles, rows = above.count("title"), rows[len(above) :]
         short = len(rows[0]) == n_columns - 1 > 1
         n_more = 0 if any(rows[0][n_columns:]) else len(rows[0][n_columns:])
-        below = rows[short or n_more > 0 :]
-        agreement = sum(len(row) == n_columns for row in below) / max(n_titles + len(below), 1)
+        n_alike = sum(len(row) == n_columns for row in rows) + (short or n_more > 0)
+        agreement = n_alike / (n_titles + len(rows))
         cells = [cell for row in rows for cell in row]
         quality = agreement, sum(map(is_number, cells)) / len(cells)
         if quality > most:
@@ -312,9 +313,10 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
         content = content[:start] + b"".join(below)
     if not before + after and not n_surplus:
         return best, content
-    end = re.search(rb"\r?\n|\r", content)
-    first = len(content) if end is None else end.start()
-    return best, before + content[: first - n_surplus] + after + content[first:]
+    end = LINE_BREAK.search(content, start)
+    stop = len(content) if end is None else end.start()
+    header = before + content[start : stop - n_surplus] + after
+    return best, content[:start] + header + content[stop:]
 
 
 def _rows(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], list[int]]:

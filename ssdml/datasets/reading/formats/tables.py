@@ -55,10 +55,11 @@ def table_suffix(path: Path) -> str | None:
     >>> table_suffix(Path("a.CSV.gz")), table_suffix(Path("a.png"))
     ('.csv', None)
     """
-    known, suffix = TABLE_SUFFIXES, path.suffix.lower()
+    suffix = path.suffix.lower()
     if suffix in COMPRESSED:
-        known, suffix = TEXT_SUFFIXES, Path(path.stem).suffix.lower()
-    return suffix if suffix in known else None
+        suffix = Path(path.stem).suffix.lower()
+        return suffix if suffix in TEXT_SUFFIXES else None
+    return suffix if suffix in TABLE_SUFFIXES else None
 
 
 def why_no_data(name: str) -> str | None:

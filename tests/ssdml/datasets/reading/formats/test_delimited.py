@@ -95,10 +95,18 @@ def test_the_number_of_rows_may_be_above_the_header(read, n_names):
         read("7\n1 2\n3 4\n5 6\n", "t.txt")
 
 
+@pytest.mark.parametrize("above", ["", "\n\n"])
+def test_headers_may_lack_the_name_of_the_names_of_rows(read, above):
+    """As R writes them."""
+    table = read(f'{above}"a","label"\n"r1",0.5,"x"\n"r2",1.5,"y"\n')
+    assert columns(table) == {"Unnamed: 0": ["r1", "r2"], "a": ["0.5", "1.5"], "label": ["x", "y"]}
+
+
+@pytest.mark.parametrize("above", ["", "\n\n"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_headers_may_end_with_separators(read, end):
+def test_headers_may_end_with_separators(read, end, above):
     """As in Breast Cancer Wisconsin on Kaggle, whose rows do not."""
-    table = read(f'"id","a","label",,{end}1,0.5,x{end}2,1.5,y{end}')
+    table = read(f'{above}"id","a","label",,{end}1,0.5,x{end}2,1.5,y{end}')
     assert columns(table) == {"id": ["1", "2"], "a": ["0.5", "1.5"], "label": ["x", "y"]}
     with pytest.raises(ValueError, match=r"line 1: must have 3 columns"):
         read("id,a,label,b\n1,0.5,x\n2,1.5,y\n")
