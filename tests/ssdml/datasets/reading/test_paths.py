@@ -9,9 +9,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
@@ -133,14 +131,6 @@ def test_tables_in_folders_of_classes_are_asked_for(tmp_path):
     assert read_path(tmp_path, Choice(label="step")).items.shape == (30, 1)
 
 
-def test_tables_of_several_types_of_numbers_are_joined(tmp_path):
-    pd.DataFrame({"a": [1, 2], "label": ["x", "y"]}).to_parquet(tmp_path / "train.parquet")
-    table = pa.table({"a": [0.5], "label": pa.array(["x"], pa.large_string())})
-    parquet.write_table(table, tmp_path / "test.parquet")
-    data = read_dataset(tmp_path, Choice())
-    assert (data.X[:, 0].tolist(), data.y.tolist()) == ([0.5, 1, 2], [0, 0, 1])
-
-
 def test_rows_that_hugging_face_selects_by_indices_are_refused(tmp_path):
     state = {"_data_files": [{"filename": "data.arrow"}]}
     pd.DataFrame({"a": [1.5, 2], "label": ["x", "y"]}).to_feather(tmp_path / "data.arrow")
@@ -169,16 +159,6 @@ def test_questions_about_tables_tell_of_files_beside_them(tmp_path, name):
         ValueError, match=rf"which column .* Note: 1 file not read, such as '{name}'"
     ):
         read_path(tmp_path)
-
-
-def test_other_sheets_of_joined_tables_are_told(tmp_path):
-    for part in ("train", "test"):
-        with pd.ExcelWriter(tmp_path / f"{part}.xlsx") as writer:
-            frame = pd.DataFrame({"a": [0.5, len(part)], "label": ["x", "y"]})
-            frame.to_excel(writer, index=False)
-            frame[:1].to_excel(writer, sheet_name="more", index=False)
-    doubts = read_path(tmp_path).summary.doubts
-    assert [doubt.partition(":")[0] for doubt in doubts[:2]] == ["test.xlsx", "train.xlsx"]
 
 
 def test_forms_of_kaggle_are_no_samples(tmp_path):
@@ -297,46 +277,6 @@ def test_folders_of_tables_in_text_are_tables(tmp_path):
     assert read_path(tmp_path).items.shape == (8, 2)
 
 
-@pytest.mark.parametrize("copy", ["t (1).csv", "raw/t.csv"])
-def test_copies_of_a_table_are_refused(tmp_path, copy):
-    write_texts(tmp_path, ["t.csv", copy], "a,b,label\n0.5,1.5,x\n0.25,2.5,y\n")
-    with pytest.raises(ValueError, match=r"its tables must differ; 2 rows of .* are in"):
-        read_path(tmp_path)
-    (tmp_path / copy).write_text("a,b,label\n0.5,1.5,x\n0.25,3.5,y\n")
-    assert sorted(read_path(tmp_path).items[:, 1]) == [1.5, 1.5, 2.5, 3.5]
-
-
-@pytest.mark.parametrize("name", ["fold{0}/{1}.csv", "{1}_fold{0}.parquet", "{1}{0}.csv"])
-def test_rows_of_several_folds_are_refused(tmp_path, rng, name):
-    frame = pd.DataFrame(rng.normal(size=(15, 2)), columns=["a", "b"]).assign(label=[*"xyx"] * 5)
-    frame.loc[3, "a"] = np.nan
-    for fold in range(3):
-        for part, rows in (("test", frame.index % 3 == fold), ("train", frame.index % 3 != fold)):
-            path = tmp_path / name.format(fold, part)
-            path.parent.mkdir(exist_ok=True)
-            if path.suffix == ".csv":
-                frame[rows].to_csv(path, index=False)
-            else:
-                frame[rows].to_parquet(path)
-    with pytest.raises(ValueError, match=r"are in .*; of several folds, keep one in the folder"):
-        read_path(tmp_path)
-
-
-def test_rows_of_a_table_that_are_in_a_larger_one_are_refused(tmp_path, rng):
-    frame = pd.DataFrame(rng.normal(size=(15, 2)), columns=["a", "b"]).assign(label=[*"xyx"] * 5)
-    frame.to_csv(tmp_path / "all.csv", index=False)
-    frame[::3].to_csv(tmp_path / "test.csv", index=False)
-    with pytest.raises(ValueError, match=r"differ; 5 rows of .*test\.csv are in .*all\.csv\. Name"):
-        read_path(tmp_path)
-
-
-def test_rows_of_few_values_may_occur_again(tmp_path):
-    rows = [f"{i % 2},{i // 2 % 2},{'xy'[i % 2]}\n" for i in range(16)]
-    (tmp_path / "train.csv").write_text("".join(["a,b,label\n", *rows]))
-    (tmp_path / "test.csv").write_text("".join(["a,b,label\n", *rows[:12]]))
-    assert read_path(tmp_path).items.shape == (28, 2)
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -366,23 +306,6 @@ def test_images_are_named_in_a_column_of_any_name(tmp_path, name, labels):
         assert raw.items.ndim == 3
 
 
-@pytest.mark.parametrize(
-    ("samples", "labels"),
-    [
-        ("x_train.txt", "y_train.txt"),
-        ("train_text.txt", "train_labels.txt"),
-        ("data.csv", "Target.csv"),
-    ],
-)
-@pytest.mark.parametrize("needs_label", [True, False])
-def test_labels_in_a_file_of_their_own_are_no_samples(tmp_path, samples, labels, needs_label):
-    (tmp_path / samples).write_text("how do I pay\nwhere is it now\n" * 2)
-    (tmp_path / labels).write_text("a\nb\n" * 2)
-    message = rf"{labels} seems to hold those of another table\. Write them into it"
-    with pytest.raises(ValueError, match=message):
-        read_path(tmp_path, Choice(needs_label=needs_label))
-
-
 @pytest.mark.parametrize("cells", ["ISIC_{}", "000{}"])
 def test_images_are_named_beside_other_ids(tmp_path, cells):
     names = [cells.format(i) for i in range(4)]
@@ -393,17 +316,6 @@ def test_images_are_named_beside_other_ids(tmp_path, cells):
         data = load_dataset(tmp_path)
     assert data.item_shape is not None
     assert data.y.tolist() == [0, 0, 1, 1]
-
-
-@pytest.mark.parametrize("other", ["features.tsv", "ids.csv"])
-def test_tables_of_other_columns_are_not_joined(tmp_path, other):
-    (tmp_path / "train.csv").write_text("id,a,b,label\n1,0.5,2,x\n2,1.5,3,y\n")
-    (tmp_path / other).write_text("id\tlabel\n3\tx\n" if "tsv" in other else "id,label\n3,x\n")
-    message = rf"its tables must have the same columns; .*{other} lacks a, b\. Name one file"
-    with pytest.raises(ValueError, match=message):
-        read_path(tmp_path)
-    (tmp_path / other).write_text("id,a,b\n3,0.5,4\n".replace(",", "\t" if "tsv" in other else ","))
-    assert read_path(tmp_path).items.shape == (3, 2)
 
 
 @pytest.mark.parametrize(
