@@ -16,7 +16,14 @@ from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.tables import read_table, table_suffix
 from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
-from ssdml.datasets.reading.table import LABEL_NAMES, SPLITS, Table, folded, of_cells
+from ssdml.datasets.reading.table import (
+    LABEL_NAMES,
+    SPLIT_WORD,
+    SPLITS,
+    Table,
+    folded,
+    of_cells,
+)
 from ssdml.utils.files import Archive, check_inside, check_npy, read_text
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
@@ -26,8 +33,9 @@ SAMPLES = ("x", "data", "features", "embeddings", "embedding", "images", "vector
 LABELS = ("y", "labels", "label", "targets", "target", "arr_1")
 TEXTS, IDS = ("text", "texts"), ("ids", "id", "names", "filenames")
 CLASS_NAMES = ("class_names", "target_names", "label_names", "classes")
-PART = re.compile(
-    r"(?P<part>train|valid|val|test)_(?P<name>.+)|(?P<first>.+)_(?P<last>train|valid|val|test)"
+OF_PART = (  # names such as train_data and trainX, and X_train and Xtrain
+    re.compile(rf"(?P<part>{SPLIT_WORD})(_(?=.)|(?=[xy]$))(?P<name>.+)"),
+    re.compile(rf"(?P<name>.+?)(_|(?<=^[xy]))(?P<part>{SPLIT_WORD})"),
 )
 SOME_ROWS = re.compile(r"label|train|test|val|idx|ind(ex|ic)")
 NPY_FILES = tuple(
@@ -48,20 +56,29 @@ def read_npz(path: Path, choice: Choice | None = None) -> RawItems:
 
 
 def _read_archive(path: Path, archive: Archive, choice: Choice) -> RawItems:
-    parts: dict[str, dict[str, str]] = {"": {name.lower(): name for name in archive.names}}
-    for name in archive.names:
-        if match := PART.fullmatch(name.lower()):
-            part = (match["part"] or match["last"]).removesuffix("id")
-            parts.setdefault(part, {})[match["name"] or match["first"]] = name
-    has_split = "train" in parts and not parts[""].keys() & {"x", "y"} and not choice.features
-    if not has_split:
-        return _read_part(path, archive, parts[""], choice)
-    read = {part: _read_part(path, archive, parts[part], choice) for part in parts if part}
-    held_out = read.pop("test" if "test" in read else "val", None)
+    every = {name.lower(): name for name in archive.names}
+    parts: dict[str, dict[str, str]] = {}
+    others = {}  # of no part, such as names of classes
+    for lower, name in every.items():
+        if match := next(filter(None, (p.fullmatch(lower) for p in OF_PART)), None):
+            parts.setdefault(SPLITS[match["part"]], {})[match["name"]] = name
+        else:
+            others[lower] = name
+    if "train" not in parts or every.keys() & {"x", "y"} or choice.features:
+        return _read_part(path, archive, every, choice)
+    read = {part: _read_part(path, archive, others | keys, choice) for part, keys in parts.items()}
+    held_out = read.pop("test" if "test" in read else "validation", None)
     train = read.pop("train")
     for other in read.values():
         train = stack_splits(train, other)._replace(test=None)
-    return train if held_out is None else stack_splits(train, held_out)
+    if held_out is None:
+        return train
+    assert train.summary is not None
+    assert held_out.summary is not None
+    train.summary.left_out |= held_out.summary.left_out
+    samples = held_out.summary.facts["samples"]
+    train.summary.facts["test rows"] = f"{len(held_out.labels):,}, {samples}"
+    return stack_splits(train, held_out)
 
 
 def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Choice) -> RawItems:

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from ssdml.datasets.reading.summary import counted, listed
-from ssdml.datasets.reading.table import Table, names_labels
+from ssdml.datasets.reading.table import LABEL_NAMES, Table, folded, names_labels
 
 MOST_COMPARED = 10  # columns of rows that may be copies
 LABELS = re.compile(r"(.*[_\-. ])?(y|labels?|targets?)([_\-. ].*)?", re.IGNORECASE)  # of files
@@ -72,6 +72,13 @@ def _check_alike(folder: Path, parts: list[Part]) -> None:
             f"{folder}: its tables must have their labels in a column; {alone[0]} seems to hold "
             "those of another table. Write them into it: frame['label'] = labels."
         )
+    labels = [[n for n in t.columns.column_names if folded(n) in LABEL_NAMES] for _, t in parts]
+    for one, other in pairwise(filter(None, labels)):
+        if {*one}.isdisjoint(other):
+            raise ValueError(
+                f"{folder}: its tables must name the labels alike; got {one[0]!r} and "
+                f"{other[0]!r}. Rename one of these columns."
+            )
     columns = [{n for n in t.columns.column_names if not names_labels(n)} for _, t in parts]
     every = set().union(*columns)
     for (_, table), own in zip(parts, columns, strict=True):

@@ -219,8 +219,8 @@ def _samples_among(folder: Path, arrays: list[Path]) -> Path:
     if len(pairs) != 1:
         names = listed([path.name for path in arrays])
         raise ValueError(
-            f"{folder}: must hold X.npy and y.npy; got {names}. Rename the files, or name both: "
-            "ssdml label X.npy y.npy."
+            f"{folder}: must hold X.npy and y.npy, or train_X.npy, train_y.npy, test_X.npy and "
+            f"test_y.npy; got {names}. Rename the files, or name both: ssdml label X.npy y.npy."
         )
     return pairs[0]
 

@@ -76,15 +76,28 @@ def test_npz_with_other_usual_names(tmp_path, samples, labels):
     assert_read(read_npz(tmp_path / "items.npz"))
 
 
-@pytest.mark.parametrize("names", ["x_{}, y_{}", "{}_images, {}_labels", "X_{}, y_{}"])
-@pytest.mark.parametrize("held_out", ["test", "val"])
+@pytest.mark.parametrize(
+    "names", ["x_{}, y_{}", "{}_images, {}_labels", "X_{}, y_{}", "X{}, y{}", "{}X, {}Y"]
+)
+@pytest.mark.parametrize("held_out", ["test", "val", "validation", "dev"])
 def test_npz_with_parts(tmp_path, names, held_out):
     rows = {"train": [0, 1], held_out: [2]}
     samples, labels = names.split(", ")
     arrays = {samples.format(part): X[r] for part, r in rows.items()}
     arrays |= {labels.format(part): Y[r] for part, r in rows.items()}
     np.savez(tmp_path / "items.npz", **arrays)
-    assert_read(read_npz(tmp_path / "items.npz"), test=[False, False, True])
+    raw = read_npz(tmp_path / "items.npz")
+    assert_read(raw, test=[False, False, True])
+    assert raw.summary.facts["test rows"].startswith(f"1, array {samples.format(held_out)}, 1 x")
+
+
+def test_arrays_beside_parts_are_used_or_told(tmp_path):
+    arrays = {"x_train": X[:2], "y_train": [1, 0], "x_test": X[2:], "y_test": [1], "mean": X[0]}
+    arrays |= {"class_names": ["cat", "dog"], "test_masks": X[2:], "testament": X}
+    np.savez(tmp_path / "items.npz", **arrays)
+    raw = read_npz(tmp_path / "items.npz")
+    assert raw.labels.tolist() == ["dog", "cat", "dog"]
+    assert raw.summary.left_out.keys() == {"mean", "test_masks", "testament"}
 
 
 def test_validation_rows_are_training_rows_beside_a_test(tmp_path):
@@ -353,7 +366,7 @@ def test_arrays_in_a_folder_are_read_or_named(tmp_path):
     for name in unread:
         (tmp_path / name).unlink()
     (tmp_path / "y.npy").rename(tmp_path / "labels.npy")
-    message = r"must hold X\.npy and y\.npy; got X\.npy, labels\.npy\. Rename the files, or name"
+    message = r"must hold X\.npy and y\.npy, or .*; got X\.npy, labels\.npy\. Rename the files, or"
     with pytest.raises(ValueError, match=message):
         read_path(tmp_path)
     with pytest.raises(

@@ -31,6 +31,14 @@ def test_other_sheets_of_joined_tables_are_told(tmp_path):
     assert [doubt.partition(":")[0] for doubt in doubts[:2]] == ["test.xlsx", "train.xlsx"]
 
 
+@pytest.mark.parametrize("needs_label", [False, True])
+def test_labels_of_several_names_are_refused(tmp_path, needs_label):
+    (tmp_path / "train.csv").write_text("a,b,label\n0.5,1.5,x\n0.25,2.5,y\n")
+    (tmp_path / "test.csv").write_text("a,b,Class\n0.5,3.5,x\n0.25,4.5,y\n")
+    with pytest.raises(ValueError, match=r"must name the labels alike; got 'Class' and 'label'"):
+        read_path(tmp_path, Choice(needs_label=needs_label))
+
+
 @pytest.mark.parametrize("copy", ["t (1).csv", "raw/t.csv"])
 def test_copies_of_a_table_are_refused(tmp_path, copy):
     for name in ("t.csv", copy):
