@@ -192,25 +192,20 @@ class Cells:
         return "other" if _match(self._columns[name], OBJECT)[known].all() else "text"
 
     def holds_places(self, name: str) -> bool:
-        """Whether a column holds lists of integers that are rather places or tokens than vectors.
+        """Whether a column holds lists that are rather places or tokens than vectors.
 
         These are shorter than `LONG`, or differ in length.
         """
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         column = self._columns[name]
         if is_text(column):
-            lists = [re.findall(r"[-+.\w]+", cell) for cell in self._first_cells(name)]
-            if not all(re.fullmatch(DIGITS, number) for found in lists for number in found):
-                return False
-            lengths = {len(found) for found in lists}
+            lengths = {len(re.findall(r"[-+.\w]+", cell)) for cell in self._first_cells(name)}
         else:
-            if not pa.types.is_integer(column.type.value_type):
-                return False
-            extremes = pc.min_max(pc.list_value_length(column)).as_py()
-            lengths = {*extremes.values()}
-        return len(lengths) > 1 or max(lengths) < LONG
+            while hasattr(column.type.value_type, "value_type"):
+                column = pc.list_flatten(column)
+            lengths = {*pc.min_max(pc.list_value_length(column)).as_py().values()} - {None}
+        return len(lengths) > 1 or max(lengths, default=0) < LONG
 
     def may_be_vectors(self, name: str, least: int = 2) -> bool:
         """Whether a column of text holds vectors, of at least so many numbers without brackets."""

@@ -144,11 +144,12 @@ def _check_features(chooser: Chooser) -> None:
 
 def _vectors(chooser: Chooser) -> list[str]:
     free = chooser.free("vector")
-    if _has_others(chooser) and all(map(chooser.cells.holds_places, free)):
-        for name in free:
-            chooser.roles.left_out[name] = "lists of integers"
-            chooser.note_unused(name, "it holds lists of integers, as of places or tokens")
-        return []
+    if _has_others(chooser):
+        places = [n for n in free if folded(n) not in VECTORS and chooser.cells.holds_places(n)]
+        for name in places:
+            chooser.roles.left_out[name] = "lists"
+            chooser.note_unused(name, "it holds lists, as of places or tokens")
+        free = chooser.free("vector")
     names = [n.removesuffix(".indices") for n in free if n.endswith(".indices")]
     sparse = [(f"{n}.indices", f"{n}.values") for n in names if f"{n}.values" in free]
     for pair in sparse:
@@ -177,11 +178,12 @@ def _vectors(chooser: Chooser) -> list[str]:
 
 
 def _has_others(chooser: Chooser) -> bool:
-    """Whether there are columns of numbers, or of texts of several words, beside vectors."""
+    """Whether there are images, numbers, or texts of several words beside vectors."""
     free = chooser.free("number", "text")
-    return any(chooser.kinds[n] == "number" or chooser.has_words(n) for n in free) or (
-        chooser.roles.text is not None
-    )
+    if any(chooser.kinds[n] == "number" or chooser.has_words(n) for n in free):
+        return True
+    named = any(_names_images(chooser, n) for n in [*free, chooser.roles.id] if n)
+    return named or chooser.roles.text is not None or bool(chooser.free("image"))
 
 
 def _short_vectors(chooser: Chooser) -> bool:

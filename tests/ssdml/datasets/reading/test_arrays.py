@@ -325,7 +325,7 @@ def test_labels_in_bytes_are_text(tmp_path):
 
 RECORDS = np.array(
     [(0.5, b"cat", (1, 2)), (2.0, b"", (3, 4)), (4.0, b"dog", (5, 6))],
-    dtype=[("a", "f8"), ("label", "S3"), ("more", "f4", 2)],
+    dtype=[("a", "f8"), ("label", "S3"), ("vector", "f4", 2)],
 )
 
 
@@ -335,7 +335,7 @@ def test_structured_arrays_are_tables(tmp_path):
     for raw in (read_npz(tmp_path / "t.npz"), read_npy_pair(tmp_path / "t.npy")):
         assert raw.labels.tolist() == ["cat", "", "dog"]
         assert raw.items.tolist() == [[1, 2], [3, 4], [5, 6]]
-        assert raw.columns == ("more",)
+        assert raw.columns == ("vector",)
 
 
 @pytest.mark.parametrize("name", ["class_names", "target_names"])

@@ -12,7 +12,7 @@ import pytest
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
-from ssdml.datasets.reading.summary import ReadingWarning
+from tests.images import write_images
 from tests.tables import N, assert_features
 
 SIDE_BY_SIDE = [" {} {} ", "{},{}", "({}, {})", "({}, {},)", "{{{},{}}}", "{};{}", "{} | {}"]
@@ -127,41 +127,55 @@ def test_places_of_answers_are_no_vectors(tmp_path):
     rows.assign(label=[*"ababab"]).to_parquet(tmp_path / "t.parquet")
     data = read_dataset(tmp_path / "t.parquet", Choice())
     assert data.columns == ("question",)
-    assert data.summary.left_out["answers.answer_start"] == "lists of integers"
+    assert data.summary.left_out["answers.answer_start"] == "lists"
 
 
 def test_tokens_beside_embeddings_are_told(tmp_path, frame):
     path = tmp_path / "t.parquet"
     frame = frame.assign(embedding=frame[["p", "q"]].to_numpy().tolist(), input_ids=[[1, 2]] * N)
     frame.to_parquet(path)
-    with pytest.warns(ReadingWarning) as told:
-        data = load_dataset(path)
+    data = read_dataset(path, Choice())
     np.testing.assert_allclose(data.X, frame[["p", "q"]], rtol=1e-6)
-    [warning] = told
-    assert "columns 'input_ids', 'p', 'q' are not features" in str(warning.message)
-    frame.rename(columns={"embedding": "u", "input_ids": "v"}).assign(v=[[0.5]] * N).to_parquet(
-        path
-    )
+    doubts = "".join(data.summary.doubts)
+    assert "columns 'p', 'q' are not features, as the vectors in 'embedding' are" in doubts
+    assert "column 'input_ids' is not a feature, as it holds lists" in doubts
+
+
+def test_several_columns_of_vectors_are_asked_for(tmp_path, frame):
+    vectors = [[0.5, i / 7] * 5 for i in range(N)]
+    frame.assign(u=vectors, v=vectors).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(
         ValueError, match=r"which vectors are the features\? Columns u, v hold some"
     ):
-        load_dataset(path)
+        load_dataset(tmp_path / "t.parquet")
+    data = read_dataset(tmp_path / "t.parquet", Choice(features=("v",)))
+    np.testing.assert_allclose(data.X, vectors, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    "cells", [[[i, 5] for i in range(N)], [[7] * (i % 9 + 1) for i in range(N)]]
+    "cells",
+    [
+        [[i, 5] for i in range(N)],
+        [[7] * (i % 9 + 1) for i in range(N)],
+        [[i / 7, 0.5, 1.5, i / 3] for i in range(N)],  # boxes
+        [[[i / 7, 0.5]] * (i % 9 + 1) for i in range(N)],
+    ],
 )
 @pytest.mark.parametrize("name", ["t.jsonl", "t.csv"])
-def test_short_lists_of_integers_are_no_vectors_beside_others(tmp_path, frame, name, cells):
+def test_short_lists_are_no_vectors_beside_others(tmp_path, frame, name, cells):
     write = {"t.csv": pd.DataFrame.to_csv, "t.jsonl": pd.DataFrame.to_json}[name]
     options = {"index": False} if name == "t.csv" else {"orient": "records", "lines": True}
     write(frame.assign(span=cells), tmp_path / name, **options)
     data = read_dataset(tmp_path / name, Choice())
     assert data.columns == ("p", "q")
-    assert "'span' is not a feature, as it holds lists of integers" in str(data.summary)
+    assert "'span' is not a feature, as it holds lists" in str(data.summary)
     texts = frame[["label"]].assign(text=[f"where is the thing {i}?" for i in range(N)], span=cells)
     write(texts, tmp_path / name, **options)
     assert read_dataset(tmp_path / name, Choice()).columns == ("text",)
+    write_images(tmp_path, [f"{i}.png" for i in range(N)])
+    images = texts.assign(text=[f"{i}.png" for i in range(N)]).rename(columns={"text": "image"})
+    write(images, tmp_path / name, **options)
+    assert read_dataset(tmp_path / name, Choice()).columns == ("image",)
 
 
 @pytest.mark.parametrize("form", ["[INST] say {} again [/INST]", "['cat', 'x{}']", "[time : {}]"])
