@@ -27,9 +27,11 @@ from ssdml.utils.torch_tools import (
     evaluating,
     is_out_of_memory,
     load_whole_state,
+    whole_state,
 )
 
 TEMPERATURE = 0.1  # of the class proxies
+COMPILED = "_orig_mod."  # in names of weights, by torch.compile
 TRIED = 16  # samples that the backbone is tested on
 
 
@@ -185,11 +187,17 @@ def restored_network(
     metric, n_classes = state["metric"], len(state["proxies"])
     network = MetricNetwork(standardized, metric, n_classes, unit_features=True)
     try:
-        load_whole_state(network, state)
+        load_whole_state(network, _renamed(state, network))
     except RuntimeError as error:
         raise Refusal(f"backbone must be like the fitted one; {error}.") from error
     lay_channels_last(network.eval().backbone, shape)
     return network
+
+
+def _renamed(state: dict[str, torch.Tensor], network: nn.Module) -> dict[str, torch.Tensor]:
+    """Give weights their names in the network: those of a compiled module have a prefix."""
+    own = {name.replace(COMPILED, ""): name for name in whole_state(network)}
+    return {own.get(name.replace(COMPILED, ""), name): part for name, part in state.items()}
 
 
 def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:

@@ -307,7 +307,17 @@ class TestSaveAndLoad:
             DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
 
 
-@pytest.mark.parametrize("below", [True, False])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_compiled_backbone_is_like_the_plain_one(digits, tmp_path, compiled):
+    X, _, labels = digits
+    ways = (partial(torch.compile, backend="eager"), lambda module: module)
+    before, after = ways if compiled else ways[::-1]
+    model = small_model(epochs=2, backbone=before(small_network())).fit(X, labels)
+    model.save(tmp_path / "model")
+    loaded = DeepSSDML.load(tmp_path / "model", backbone=after(small_network()))
+    np.testing.assert_allclose(loaded.transform(X), model.transform(X), atol=1e-6)
+
+
 class LeftOut(nn.Module):
     """A network with random buffers that its state leaves out, one of them changed by training."""
 
@@ -338,6 +348,7 @@ def test_buffers_that_a_state_leaves_out_are_restored(digits, tmp_path):
     np.testing.assert_array_equal(resumed.transform(X), model.transform(X))
 
 
+@pytest.mark.parametrize("below", [True, False])
 def test_unwritable_folder_fails_before_training(digits, tmp_path, monkeypatch, below):
     X, _, labels = digits
     monkeypatch.setattr(PartitionTrainer, "partition", lambda *_: pytest.fail("it has begun"))
