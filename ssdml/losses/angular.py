@@ -20,6 +20,7 @@ from ssdml.losses.pairs import (
 )
 from ssdml.utils.linalg import angular_factor
 from ssdml.utils.torch_tools import take_rows, to_device
+from ssdml.utils.validation import check_number
 
 BLOCK = 2**22  # triplets at once, if they are many: 16 MB in float32
 
@@ -88,7 +89,7 @@ class AngularTripletLoss(PairLoss):
 
     def __init__(self, angle: float = 40.0) -> None:
         super().__init__()
-        angular_factor(angle)
+        check_number(angle, "angle", "AngularTripletLoss", above=0, below=90)
         self.angle = angle
 
     def usable(self, batch: Batch) -> bool:

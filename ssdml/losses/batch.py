@@ -272,9 +272,12 @@ def _as_labels(
     if can_check_values() and len(labels):
         least, largest = (int(end) for end in labels.aminmax())
         if least < UNLABELED:
+            way_out = "Number the classes from 0."
+            if least == -100:  # losses of torch ignore such rows
+                way_out = f"Pass {name}.masked_fill({name} == -100, {UNLABELED})."
             raise ValueError(
                 f"{who}: {name} must be {UNLABELED} (unlabeled) or at least 0; got {least}. "
-                "Number the classes from 0."
+                f"{way_out}"
             )
         if largest == torch.iinfo(value.dtype).max:
             warn_of_wrapped(value.cpu().numpy(), who, name)

@@ -299,6 +299,7 @@ def test_bad_input_raises(name):
         (TypeError, rf"{integers} Series\. .*\(labels\.to_numpy", (z, pd.Series(labels))),
         (TypeError, rf"{integers} list\. .*encode_partial_labels", (z, ["a"] * len(labels))),
         (ValueError, r"labels must be -1 \(unlabeled\) or at least 0; got -2", (z, labels * 2)),
+        (ValueError, r"labels must be .* -100\. Pass labels\.masked_fill", (z, labels - 99)),
         (ValueError, "weights must have one entry per row", (z, labels, *[None] * 3, weights[1:])),
         (
             TypeError,

@@ -249,5 +249,8 @@ def test_row_outside_triplets_has_no_gradient():
 
 
 def test_angle_out_of_range_raises():
-    with pytest.raises(ValueError, match="angle must lie between 0 and 90 degrees; got 90"):
+    message = "AngularTripletLoss: angle must lie strictly between 0 and 90; got 90"
+    with pytest.raises(ValueError, match=message):
         AngularTripletLoss(90.0)
+    with pytest.raises(TypeError, match="AngularTripletLoss: angle must be a number; got '40'"):
+        AngularTripletLoss("40")
