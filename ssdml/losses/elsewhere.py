@@ -33,7 +33,7 @@ def unwrapped(loss: nn.Module) -> nn.Module:
     Examples
     --------
     >>> loss = nn.Linear(2, 2)
-    >>> unwrapped(nn.DataParallel(torch.compile(loss))) is loss
+    >>> unwrapped(nn.DataParallel(loss)) is loss
     True
     """
     inner = loss.module if isinstance(loss, WRAPPERS) else getattr(loss, "_orig_mod", loss)
