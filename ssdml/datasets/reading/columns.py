@@ -52,6 +52,7 @@ IS_USE = "its name is that of folds, parts or weights"
 # Columns that `ssdml label` adds to a table.
 IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
+LEAST_ADDED = 3  # of these, if the former is missing
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 MOST_TABLES = 4  # that are joined, and may each have an id once
 MANY_LABELS = 20  # in a column of classes, most of which occur again
@@ -114,8 +115,8 @@ class Roles:
 def added_columns(names: Iterable[str]) -> dict[str, str]:
     """Return the columns that `ssdml label` added, by their names in `ADDED`.
 
-    There are none without is_new_label. Of several, the last was added: it has a number if the
-    table had such a column before.
+    There are none without is_new_label, or else three others. Of several, the last was added: it
+    has a number if the table had such a column before.
 
     Examples
     --------
@@ -125,7 +126,8 @@ def added_columns(names: Iterable[str]) -> dict[str, str]:
     {'confidence': 'confidence.1', 'is_new_label': 'Is_new_label'}
     """
     found = {NUMBERED.sub("", folded(name)): name for name in names}
-    return {name: found[name] for name in ADDED if name in found and IS_NEW in found}
+    added = {name: found[name] for name in ADDED if name in found}
+    return added if IS_NEW in added or len(added) >= LEAST_ADDED else {}
 
 
 def choose_columns(cells: Cells, choice: Choice) -> Roles:
@@ -169,6 +171,12 @@ class Chooser:
         added = added_columns(self.names)
         roles.left_out |= dict.fromkeys(added.values(), "from an earlier `ssdml label`")
         roles.is_new = added.get(IS_NEW)
+        if added and roles.is_new is None:
+            roles.doubts.append(
+                f"columns {listed(list(map(repr, added.values())))} are of an earlier `ssdml "
+                f"label`, whose predictions count as given labels, as its column {IS_NEW!r} is "
+                "missing"
+            )
         if set(LABEL_STUDIO).issubset(self.names):
             roles.left_out |= dict.fromkeys(LABEL_STUDIO, "of Label Studio")
         roles.features = self._matching(choice.features, "features")
@@ -473,6 +481,7 @@ class Chooser:
             ]
             roles.id = next(iter(texts), None)
         repeated = [n for n in roles.left_out if roles.left_out[n] == "index of pandas"]
+        repeated += filter(None, [self.named.get("id")])
         for name in named:
             is_known = name in keys or self._names_ids(name) or self._numbers_joined(name)
             if name != roles.id and is_known:

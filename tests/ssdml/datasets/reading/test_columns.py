@@ -164,6 +164,13 @@ def test_ids_with_different_labels_are_named_by_line(tmp_path, frame):
     assert f"as in line 5 and line {N}; if these are the same sample, keep one row of each" in told
 
 
+def test_named_ids_in_several_rows_are_told(tmp_path, frame):
+    frame.assign(key=[f"s{i // 2}" for i in range(N)]).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.warns(ReadingWarning, match="20 ids in column 'key' are in several rows"):
+        data = load_dataset(tmp_path / "t.csv", id="key")
+    assert data.ids.tolist()[:3] == ["s0", "s0", "s1"]
+
+
 def test_ids_of_groups_are_no_doubt(read, frame):
     assert not read(frame.assign(user_id=[f"u{i // 8}" for i in range(N)])).summary.doubts
 

@@ -379,6 +379,17 @@ def test_an_own_confidence_stays_a_feature_after_labeling(tmp_path, frame):
     assert_features(data, own, "p", "q", "confidence")
 
 
+@pytest.mark.parametrize("missing", [(), ("map_x",), ("confidence",)])
+def test_predictions_without_is_new_label_are_told(read, frame, missing):
+    added = {"confidence": 0.5, "runner_up": "z", "map_x": frame["q"], "map_y": frame["p"]}
+    written = frame.assign(**added).drop(columns=list(missing))
+    data = read(written)
+    assert data.columns == ("p", "q")
+    (doubt,) = data.summary.doubts
+    assert "'map_y' are of an earlier `ssdml label`, whose predictions count as given" in doubt
+    assert "map_x" in read(frame.assign(map_x=frame["q"] ** 2, map_y=frame["p"] ** 2)).columns
+
+
 @pytest.mark.parametrize(
     ("true", "false"), [("WAHR", "FALSCH"), ("VRAI", "FAUX"), ("yes", ""), ("TRUE", "NA")]
 )
