@@ -94,6 +94,8 @@ def compare(
     ------
     FileExistsError
         If ``out`` holds results and `resume` is False.
+    ValueError
+        If ``out`` holds results on other data of the same name, among others.
     ConnectionError
         If the cluster does not answer or goes away; finished runs are kept.
 
