@@ -182,7 +182,7 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
     is_arrow, is_polars = hasattr(X, "combine_chunks"), hasattr(X, "get_columns")
     if (is_polars or (is_arrow and hasattr(X, "column_names"))) and len(X):  # tables of these
         first = (X[:1].to_dicts() if is_polars else X[:1].to_pylist())[0]
-        if len(first) == 1 and isinstance(*first.values(), VECTORS):
+        if len(first) == 1 and isinstance(next(iter(first.values())), VECTORS):
             X = X.get_columns()[0] if is_polars else X.column(0)
             first = {}
         for label, cell in first.items():

@@ -501,18 +501,17 @@ class Chooser:
     def _rarely_repeats(self, name: str) -> bool:
         """Whether some cells are in several rows, at most one per table, and none is empty."""
         counts = Counter(self.cells.texts(name))
-        return "" not in counts and 1 < max(counts.values(), default=0) <= MOST_TABLES
+        return all(counts) and 1 < max(counts.values(), default=0) <= MOST_TABLES
 
     def _doubt_repeated(self, name: str) -> None:
         """Doubt ids that several rows have, above all with different labels."""
-        rows_of: dict[str, list[int]] = {}
+        rows_of: dict[str | None, list[int]] = {}
         for row, cell in enumerate(self.cells.texts(name)):
             rows_of.setdefault(cell, []).append(row)
         repeated = [rows for rows in rows_of.values() if len(rows) > 1]
-        labels = [""] * self.n
-        if self.roles.label is not None:
-            labels = self.cells.texts(self.roles.label)
-        several = [r for r in repeated if len({labels[row] for row in r} - {""}) > 1]
+        named = self.roles.label
+        labels = [None] * self.n if named is None else self.cells.texts(named)
+        several = [r for r in repeated if len({labels[row] for row in r if labels[row]}) > 1]
         first = (several or repeated)[0]
         places = " and ".join(self.cells.table.place(row) for row in first[:2])
         self.roles.doubts.append(

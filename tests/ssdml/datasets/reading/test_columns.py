@@ -157,7 +157,7 @@ def test_numbers_of_joined_tables_are_no_features(tmp_path, frame, name, shift, 
 def test_ids_with_different_labels_are_named_by_line(tmp_path, frame):
     ids = [f"s{i}" for i in [*range(N - 2), 3, 5]]
     labels = ["x", "y"] * (N // 2)
-    labels[N - 1] = ""
+    labels[N - 1] = None
     frame.assign(sample_id=ids, label=labels).to_csv(tmp_path / "t.csv", index=False)
     with pytest.warns(ReadingWarning, match="2 ids .* several rows, 1 of them with different lab"):
         told = str(load_dataset(tmp_path / "t.csv").summary)
