@@ -34,6 +34,7 @@ from ssdml.metric.out_of_core import learn_out_of_core, smallest_partition
 from ssdml.metric.selection import fall_back, input_alone, labeled_rows
 from ssdml.metric.state import Classified, Learned, State
 from ssdml.utils.dask_arrays import check_dask_array, check_known_chunks, is_dask
+from ssdml.utils.labels import index_of
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.typing import Array, Ints
@@ -261,7 +262,7 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
         """
         if hasattr(self, "components_"):  # an interrupted fit must not leave a fitted estimator
             del self.components_
-        self._kept = None
+        self._kept, self._index = None, index_of(X)
         X, labels, fewest = self._validate_fit(X, y)
         rounds = count_rounds(self, len(labels), int((labels == UNLABELED).sum()))
         k = limit_neighbors(self.n_neighbors, fewest, type(self).__name__, stacklevel=5)

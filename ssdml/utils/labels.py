@@ -216,6 +216,17 @@ def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False)
     return column
 
 
+def index_of(table: Any) -> Array | None:
+    """Index of a table or a column of pandas; None of other data.
+
+    Examples
+    --------
+    >>> index_of([1, 2])
+    """
+    index: Any = getattr(table, "index", None)
+    return np.asarray(index) if hasattr(index, "equals") else None
+
+
 def check_order(X: Any, y: Any, who: str, names: tuple[str, str] = ("X", "y")) -> None:
     """Warn if y, of pandas, has the index of X in another order; ``names`` are theirs.
 
@@ -223,11 +234,18 @@ def check_order(X: Any, y: Any, who: str, names: tuple[str, str] = ("X", "y")) -
     --------
     >>> check_order([[1], [2]], ["a", "b"], "who")
     """
-    rows: Any = getattr(X, "index", None)
-    labels: Any = getattr(y, "index", None)
-    if not (hasattr(rows, "equals") and hasattr(labels, "equals")) or rows.equals(labels):
+    warn_of_order(index_of(X), y, who, names)
+
+
+def warn_of_order(
+    rows: Array | None, y: Any, who: str, names: tuple[str, str] = ("X", "y")
+) -> None:
+    """Warn if y has the index ``rows`` in another order."""
+    labels = index_of(y)
+    if rows is None or labels is None or np.array_equal(rows, labels):
         return
-    if len(rows) == len(labels) and rows.is_unique and set(labels).issuperset(rows):
+    known = set(rows.tolist())
+    if len(known) == len(rows) == len(labels) and known == set(labels.tolist()):
         given, own = names
         warnings.warn(
             f"{who}: {own} must be in the order of {given}; got the index of {given} in another "

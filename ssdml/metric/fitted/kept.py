@@ -21,7 +21,7 @@ from ssdml.metric.fitted.metric import LearnedMetric
 from ssdml.metric.fitted.prediction import embed
 from ssdml.metric.fitted.saving import load_metric, save_metric
 from ssdml.metric.state import Learned
-from ssdml.utils.labels import in_precision
+from ssdml.utils.labels import in_precision, index_of
 from ssdml.utils.persistence import restoring
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED, check_finite
@@ -57,6 +57,7 @@ class KeptFit(LearnedMetric):
     """A learned metric with what its fit keeps."""
 
     _kept: Kept | None = None
+    _index: Array | None = None  # of the samples of the fit in pandas
     _novelty: Novelty | None = None
 
     def _keep(self, X: Array, labels: Ints, learned: Learned) -> None:
@@ -147,6 +148,7 @@ class KeptFit(LearnedMetric):
             )
         with restoring(folder, cls.__name__, {}):
             model._kept = kept = restored(arrays, rows)
+            model._index = index_of(X)
             model.held_out_ = restored_held_out(arrays)
             if model.classifier_ is not None:
                 model._form(kept)  # must be there

@@ -24,7 +24,7 @@ from ssdml.metric.features import Whitening
 from ssdml.metric.fitted.kept import Kept, KeptFit, Pooled, extended, kept_pool
 from ssdml.metric.selection import fall_back, input_alone
 from ssdml.metric.state import Learned, State
-from ssdml.utils.labels import as_labels, check_order
+from ssdml.utils.labels import as_labels, check_order, warn_of_order
 from ssdml.utils.parallel import count_threads, one_blas_thread, threads
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED, check_finite
@@ -167,6 +167,7 @@ class RelabelingMixin(KeptFit):
         True
         """
         kept = self._unchanged_rows("relabel")
+        warn_of_order(self._index, y, f"{type(self).__name__}.relabel")
         labels = self._read_labels(y, len(kept.X), "Label some rows.")
         same = np.array_equal(self._classes(labels), self.classes_)
         self._kept, learned = relabeled(kept, labels, self, same_classes=same)
@@ -215,6 +216,7 @@ class RelabelingMixin(KeptFit):
         joined = joined_labels(len(kept.X), rows, self.transduction_[rows], given)
         labels = self._read_labels(joined, len(kept.X) + len(new), "Label some rows.")
         kept = extended(kept, new.astype(kept.X.dtype, copy=False), self.n_jobs)
+        self._index = None  # of both parts
         self._kept, learned = learn_again(kept, labels, self)
         self._keep(kept.X, labels, learned)
         return self

@@ -290,6 +290,21 @@ def test_samples_that_changed_after_the_fit_are_refused(digits, value):
     np.testing.assert_array_equal(model.relabel(labels).predict(X), before)
 
 
+def test_labels_in_another_order_than_the_samples_give_a_warning(digits, tmp_path):
+    X, y = digits
+    frame = pd.DataFrame(X, index=[f"r{i}" for i in range(len(X))]).add_prefix("c")
+    labels = pd.Series(some(y, 3), index=frame.index)
+    model = SSDML(random_state=0).fit(frame, labels)
+    model.save(tmp_path, graphs=True)
+    for fitted in (model, SSDML.load(tmp_path, frame)):
+        fitted.relabel(labels)
+        with pytest.warns(UserWarning, match=r"SSDML\.relabel: y must be in the order of X"):
+            fitted.relabel(labels[::-1])
+        fitted.relabel(labels.to_numpy())
+    model.extend(frame[:3])  # which an index does not tell apart
+    model.relabel(pd.concat([labels, labels[:3]]))
+
+
 def test_bad_labels_and_rows_are_refused(digits):
     X, y = digits
     model = SSDML(random_state=0).fit(X[:200], some(y, 2)[:200])
