@@ -457,10 +457,16 @@ class Chooser:
         """Take a column that names training and test rows, the one called split if there is."""
         named = self._first_text(SPLIT_NAMES)
         for name in [named] if named else self.free("text"):
-            cells = {folded(cell) for cell in self.cells.texts(name)}
+            cells = {folded(cell or "") for cell in self.cells.texts(name)}
             if cells <= SPLITS.keys() and folded(name) not in LABEL_NAMES:
                 self.roles.split = name
                 return
+            if name == named and (others := sorted(cells - SPLITS.keys())) != sorted(cells):
+                self.roles.left_out[name] = "no split"
+                self.roles.doubts.append(
+                    f"column {name!r} does not tell the test rows, as it holds {others[0]!r}; "
+                    "write train, validation or test into each row"
+                )
 
     def _id(self, index: str | None) -> None:
         roles = self.roles

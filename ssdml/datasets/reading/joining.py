@@ -97,10 +97,10 @@ def _refuse_copies(folder: Path, tables: list[Table]) -> None:
     """
     alike = set.intersection(*({*table.columns.column_names} for table in tables))
     names = [name for name in tables[0].columns.column_names if name in alike]
-    first: dict[str, int] = {}  # the number of the table where each row is first
+    first: dict[int, int] = {}  # the number of the table where each row is first
     n_distinct: list[int] = []
     for number, table in enumerate(tables):
-        rows = {*_rows_as_texts(table, names)}
+        rows = _hashed_rows(table, names)
         n_distinct.append(len(rows))
         again = Counter(first.setdefault(row, number) for row in rows)
         for other in again.keys() - {number}:
@@ -115,8 +115,8 @@ def _refuse_copies(folder: Path, tables: list[Table]) -> None:
                 )
 
 
-def _rows_as_texts(table: Table, names: Sequence[str]) -> list[str]:
-    """Return each row as a text of some of its cells, none of lists or bytes."""
+def _hashed_rows(table: Table, names: Sequence[str]) -> set[int]:
+    """Hash some cells of each row, none of lists or bytes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -125,7 +125,7 @@ def _rows_as_texts(table: Table, names: Sequence[str]) -> list[str]:
         with suppress(pa.ArrowException):
             cells.append(table.columns[name].cast(pa.large_string()))
     if not cells:
-        return []
+        return set()
     between = pa.scalar("\x1f", pa.large_string())
     texts = pc.binary_join_element_wise(*cells, between, null_handling="replace")
-    return list(map(str, texts.to_pylist()))
+    return set(map(hash, texts.to_pylist()))

@@ -36,7 +36,7 @@ LABEL_STUDIO = ("annotation_id", "annotator", "created_at", "lead_time", "update
 SPLIT_WORD = r"train(ing)?|val(id|idation)?|dev|test(ing)?"  # in longer names
 SPLITS = {
     **dict.fromkeys(("train", "training", "tra", "trn"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev", "publictest"), "validation"),
+    **dict.fromkeys(("val", "valid", "validation", "validate", "dev", "publictest"), "validation"),
     **dict.fromkeys(("test", "testing", "tes", "tst", "privatetest"), "test"),
 }
 # The same in names of files, where a word begins: X_train, Xtrain, GunTrain, but not latest.

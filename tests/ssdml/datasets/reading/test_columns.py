@@ -677,3 +677,15 @@ def test_texts_beside_constant_numbers_are_samples(tmp_path):
     assert data.summary.left_out == {"confidence": "constant"}
     frame.assign(confidence=[0.9, 0.8] * 2).to_csv(tmp_path / "t.csv", index=False)
     assert read_dataset(tmp_path / "t.csv", Choice()).columns == ("confidence",)
+
+
+@pytest.mark.parametrize("other", ["", "unassigned"])
+def test_splits_of_other_names_are_told(read, frame, other):
+    parts = np.array(["TRAIN", "TEST", "VALIDATE", other])[np.arange(N) % 4]
+    data = read(frame.assign(split=parts))
+    assert_features(data, frame, "p", "q")
+    assert data.test is None
+    [doubt] = data.summary.doubts
+    assert doubt.startswith(f"column 'split' does not tell the test rows, as it holds {other!r}; w")
+    data = read(frame.assign(ML_USE=np.where(parts == other, "TRAIN", parts)))
+    assert data.test.tolist() == [part == "TEST" for part in parts]
