@@ -95,6 +95,10 @@ SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
     (b"%PDF-", "a PDF file", (), "Save the table as .csv"),
     (b"version https://git-lfs.", "a pointer of Git LFS", (), "Fetch the data: git lfs pull"),
     (b"<!doctype html", "a web page", (), "Download the file itself, not the page about it"),
+    (b"<table", "a table of a web page", (), WAYS_OUT[".html"]),
+    (b"<?xml", "a file of XML", (), WAYS_OUT[".xml"]),
+    (b"HEADER RECORD*******", "a file of SAS", (), WAYS_OUT[".xpt"]),
+    (b"{\\rtf", "a file of rich text", (), "Save it as plain text"),
     (b"<html", "a web page", (), "Download the file itself, not the page about it"),
 )
 TEXT = bytes([9, 10, 13, *range(32, 127)])  # as tables in ASCII have them

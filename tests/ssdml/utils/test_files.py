@@ -65,6 +65,10 @@ DISGUISED = {
     ("u.txt", r"a sparse matrix of Matrix Market\. Load it with scipy\.io\.mmread"): (
         lambda path: path.write_text("%%MatrixMarket matrix coordinate\n1 1 1\n1 1 5\n")
     ),
+    ("v.csv", r"a file of XML\. Export its labels"): (
+        lambda path: path.write_text("<?xml version='1.0'?>\n<Error>Access, denied</Error>\n")
+    ),
+    ("w.txt", r"a file of rich text"): lambda path: path.write_text("{\\rtf1 a, b}\n"),
     ("t.txt", r"an Arrow file"): lambda path: pd.DataFrame({"p": [1]}).to_feather(path),
     ("t.npz", r"an array of NumPy\. .* \.npy"): lambda path: write(np.save, path),
     ("t.npy", r"a zip file"): lambda path: write(np.savez, path),

@@ -52,14 +52,19 @@ FASTTEXT = "__label__"
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
 RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULTILINE)
 DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTILINE)
-FOREIGN = (  # texts that are no tables, with the suffixes of their formats
+FOREIGN = (  # texts that are no tables, what they are, and the way out
+    (
+        re.compile(rb"""\s*(\[\s*)?\{\s*(["'])[^"'\n]*\2\s*:"""),
+        "objects of JSON",
+        "Let its name end in .jsonl for lines of objects, else in .json",
+    ),
     (
         re.compile(
             rb"(?:#[^\n]*\n)*(?:[-+.\de]+ *[\r\n]+){,9}"  # remarks, and samples of zeros alone
             rb"[-+.,\de]+(?: +qid:\d+)?(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]"
         ),
         "pairs index:value, as svmlight writes",
-        ".svm",
+        WAYS_OUT[".svm"],
     ),
     (
         re.compile(
@@ -68,14 +73,14 @@ FOREIGN = (  # texts that are no tables, with the suffixes of their formats
             re.IGNORECASE | re.DOTALL,
         ),
         "statements of SQL",
-        ".sql",
+        WAYS_OUT[".sql"],
     ),
     (
         re.compile(
             rb"(?:\s|<!--.*?-->|>[^\n]*\n)*+##\s*(?:intent|synonym|regex|lookup):", re.DOTALL
         ),
         "intents, as Rasa writes",
-        ".yml",
+        WAYS_OUT[".yml"],
     ),
 )
 LINE_BREAK = re.compile(rb"\r?\n|\r")
@@ -130,9 +135,9 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         content = content[declared.end() :]
     if not content.strip():
         raise ValueError(f"{path}: must contain rows; got an empty file.")
-    for pattern, what, suffix in FOREIGN:
+    for pattern, what, way_out in FOREIGN:
         if pattern.match(content):
-            raise ValueError(f"{path}: must have cells; got {what}. {WAYS_OUT[suffix]}.")
+            raise ValueError(f"{path}: must have cells; got {what}. {way_out}.")
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)
     if ARFF.match(content):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
+import json
 import lzma
 
 import numpy as np
@@ -501,6 +502,18 @@ def test_svmlight_is_named(tmp_path, first):
     (tmp_path / "t.txt").write_text(f"{first}+1 1:0.5 7:1e-3\n-1 2:0.25\n")
     with pytest.raises(ValueError, match=r"pairs index:value, as svmlight writes\. Load it"):
         read_delimited(tmp_path / "t.txt")
+
+
+@pytest.mark.parametrize("form", ["lines", "list", "indented", "python"])
+@pytest.mark.parametrize("name", ["t.csv", "t.txt"])
+def test_objects_of_json_are_named(read, form, name):
+    rows = [{"text": f"where is {i}, please", "w": i, "label": "ab"[i % 2]} for i in range(9)]
+    text = json.dumps(rows, indent=1 if form == "indented" else None)
+    text = "\n".join(map(json.dumps, rows)) if form == "lines" else text
+    with pytest.raises(ValueError, match=r"got objects of JSON\. Let its name end in \.jsonl for"):
+        read(str(rows) if form == "python" else text, name)
+    cells = read('text,label\n{name} is here,x\n"{""a"": 1}",y\n', name).columns["text"].to_pylist()
+    assert cells == ["{name} is here", '{"a": 1}']
 
 
 def test_one_column_of_vectors_keeps_its_name(tmp_path):
