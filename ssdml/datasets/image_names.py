@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
 
 from ssdml.datasets.pixels import image_suffixes, is_hidden
 
@@ -118,7 +119,8 @@ def as_relative(folder: Path, name: str) -> str:
     root = os.path.abspath(folder).replace(os.sep, "/").rstrip("/")
     name = name.removeprefix(f"{root}/")
     if ABSOLUTE.match(name):
-        ends = (name.split("/", i)[-1] for i in range(1, name.count("/") + 1))
+        forms = dict.fromkeys((name, unquote(name.partition("?")[0])))  # the latter of an address
+        ends = (form.split("/", i)[-1] for form in forms for i in range(1, form.count("/") + 1))
         return next((end for end in ends if end and os.path.isfile(folder / end)), name)
     own = f"{PurePosixPath(root).name}/"
     return name.removeprefix(own) if not os.path.lexists(folder / own) else name

@@ -305,13 +305,14 @@ def _are_texts(chooser: Chooser) -> bool:
 def _texts(chooser: Chooser) -> None:
     roles = chooser.roles
     wordy = [n for n in chooser.free("text") if chooser.has_words(n)]
+    wordy = [n for n in wordy if not is_image_name(chooser.cells.first(n).partition("?")[0])]
     if wordy and roles.text and not chooser.choice.text and not chooser.has_words(roles.text):
         wordy, roles.text = [roles.text, *wordy], None
     if roles.text is None:
         if not wordy:
             held = [n for n in chooser.names if n not in (roles.label, roles.split)]
             cells = {n: chooser.cells.first(n) for n in held}
-            if lost := [n for n, cell in cells.items() if is_image_name(cell)]:
+            if lost := [n for n, c in cells.items() if is_image_name(c.partition("?")[0])]:
                 chooser.ask(
                     f"column {lost[0]!r} names images that are not in "
                     f"{chooser.cells.table.folder}, such as {cells[lost[0]]!r}",

@@ -17,6 +17,7 @@ from tests.images import write_images
     [
         "s3://bucket/raw/images/{}.png",
         "file:///home/me/images/{}.png",
+        "https://host/raw/images/{}.png?raw=1",
         "/data/local-files/?d=images/{}.png",
         "images/{}.png",
     ],
@@ -30,6 +31,13 @@ def test_images_are_found_by_addresses_and_accents(tmp_path, name):
     data = load_dataset(tmp_path)
     assert [data.class_names[code] for code in data.y] == ["x", "y", "z"]
     assert (np.round(data.X[:, 0] * 255) == [0, 2, 1]).all()
+
+
+def test_images_are_found_by_encoded_addresses(tmp_path):
+    write_images(tmp_path, ["my cat 1.png", "my%20cat 2.png"])
+    rows = ["https://host/my%20cat%201.png,a\n", "https://host/my%20cat 2.png,b\n"]
+    (tmp_path / "labels.csv").write_text("file,label\n" + "".join(rows))
+    assert load_dataset(tmp_path).y.tolist() == [0, 1]
 
 
 def test_a_manifest_among_images_is_read(tmp_path):

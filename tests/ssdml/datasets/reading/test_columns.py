@@ -621,9 +621,11 @@ def test_columns_of_label_studio_are_no_features(tmp_path):
     assert load_dataset(tmp_path / "t.csv").columns == ("x",)
 
 
-def test_images_that_are_elsewhere_are_told(tmp_path):
-    (tmp_path / "t.csv").write_text("image,label\n/data/upload/1.jpg,a\n/data/upload/2.jpg,b\n")
-    with pytest.raises(ValueError, match=r"'image' names images that are not in .*upload/1\.jpg'"):
+@pytest.mark.parametrize("name", ["upload/{}.jpg", "my red cat {}.jpg", "my cat {}.jpg?raw=1"])
+def test_images_that_are_elsewhere_are_told(tmp_path, name):
+    rows = [f"/data/{name.format(i)},{label}\n" for i, label in enumerate("ab")]
+    (tmp_path / "t.csv").write_text("image,label\n" + "".join(rows))
+    with pytest.raises(ValueError, match=r"'image' names images that are not in .*0\.jpg"):
         load_dataset(tmp_path / "t.csv")
 
 
