@@ -286,7 +286,8 @@ def _table_or_none(path: Path, encoding: str | None) -> Table | None:
 def _column_of_images(table: Table) -> str | None:
     """Return the column that names images beside the table or in folders there."""
     for name in table.columns.column_names:
-        first = table.columns[name][0].as_py()
+        cells = (cell.as_py() for cell in table.columns[name])
+        first = next((cell for cell in cells if cell not in (None, "")), None)
         if isinstance(first, str | int) and holds_images(name, str(first), table.folder):
             return name
     return None

@@ -202,6 +202,13 @@ def test_lists_of_unlabeled_images_may_have_a_header(tmp_path):
     assert (data.y.tolist(), data.test.sum()) == ([-1, -1, 0, 1, 0, 1], 2)
 
 
+def test_a_first_row_without_an_image_is_named(tmp_path):
+    write_images(tmp_path, ["cat/0.png", "dog/1.png"])
+    (tmp_path / "t.csv").write_text("file,label\n,a\ncat/0.png,b\ndog/1.png,a\n")
+    with pytest.raises(ValueError, match=r"t\.csv, line 2, column 'file': an empty cell must be a"):
+        read_path(tmp_path)
+
+
 def test_images_that_no_row_names_are_told(tmp_path):
     write_images(tmp_path, [f"{i}.png" for i in range(5)])
     (tmp_path / "metadata.csv").write_text("file_name,label\n0.png,a\n1.png,b\n")
