@@ -94,6 +94,7 @@ CHUNK = 2**24
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 COMPRESSED = (*OPENERS, ".zst")
 UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # the first begins as UTF-16 does
+ONE_BYTE = ("cp125", "iso8859")  # encodings in which text of UTF-8 would be read wrong
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -223,13 +224,16 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
     marked = "utf-32" if content.startswith(UTF_32) else "utf-16"
     name = encoding or (marked if content.startswith((*UTF_16, *UTF_32)) else "utf-8")
     try:
-        is_utf8 = codecs.lookup(name).name == "utf-8"
+        known = codecs.lookup(name).name
     except LookupError:
         raise ValueError(
             f"{path}: encoding must be one that Python knows, such as 'cp1252'; got {name!r}."
         ) from None
+    is_utf8 = known in ("utf-8", "utf-8-sig")
     if is_utf8:
         content = content.removeprefix(codecs.BOM_UTF8)
+    elif known.startswith(ONE_BYTE) and not content.isascii() and _is_utf8(content):
+        raise ValueError(f"{path}: is text in UTF-8, not in {name}. Omit the encoding.")
     try:
         if is_utf8 and b"\0" in content[:100]:
             at = content.index(b"\0")
@@ -253,6 +257,13 @@ def in_utf8(path: Path, content: bytes, encoding: str | None = None) -> bytes:
             f"{path}, line {line}: cannot be read ({error}). {way_out} Or save it as text in UTF-8."
         ) from error
     return content if is_utf8 else text.removeprefix("\ufeff").encode()
+
+
+def _is_utf8(content: bytes) -> bool:
+    with suppress(UnicodeDecodeError):
+        content.decode()
+        return True
+    return False
 
 
 def _has_plain_quotes(content: bytes) -> bool:

@@ -384,6 +384,12 @@ def test_text_of_another_encoding_is_named(read):
     with pytest.raises(ValueError, match=message):
         read(text)
     assert columns(read(text, encoding="cp1252"))["label"] == ["größe"]
+    for given in (text.decode("cp1252").encode(), b"\xef\xbb\xbfa,label\n1,x\n"):
+        with pytest.raises(ValueError, match=r"is text in UTF-8, not in cp1252\. Omit the encod"):
+            read(given, encoding="cp1252")
+    assert columns(read("a,label\n1,x\n", encoding="cp1252"))["label"] == ["x"]
+    assert columns(read("a,label\n1,ß\n", encoding="utf-8-sig"))["label"] == ["ß"]
+    assert columns(read("a,label\n1,ß\n".encode(), encoding="utf8"))["label"] == ["ß"]
     with pytest.raises(ValueError, match=r"encoding must be one .*got 'latin-99'"):
         read(text, encoding="latin-99")
     with pytest.raises(ValueError, match=r"can't decode.*Pass another encoding\."):
