@@ -15,6 +15,21 @@ import numpy as np
 
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.formats.delimited import ONE_COLUMN
+from ssdml.datasets.reading.names import (
+    FOLDS,
+    GENE,
+    GENES,
+    INDEX,
+    IS_NEW,
+    KEY,
+    NUMBERED,
+    OWNER,
+    PARTS,
+    QUANTITY,
+    UNNAMED,
+    WEIGHTS,
+    added_columns,
+)
 from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples, holds_images
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import (
@@ -31,38 +46,11 @@ from ssdml.datasets.reading.table import (
 )
 from ssdml.utils.typing import Floats
 
-INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
-UNNAMED = re.compile(r"unnamed: \d+(\.\d+)?")
-KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
-# Whose rows these are: a number of them is an id, which several rows may have.
-WHOSE = "(subject|patient|participant|respondent|specimen|sample)"
-OWNER = re.compile(  # but not age_patient
-    rf"{WHOSE}|(.*[_\-. ])?{WHOSE}[_\-. ]?(code[_\-. ])?(no|nr|num|number|code|#)"
-)
-QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank)s?")
-# How rows are used: folds, parts and weights of a training.
-FOLDS = re.compile(
-    r"((cv|k|data|inner|outer|train|test)[_\-]?)?folds?([_\-]?(no|nr|num|number|index))?"
-    r"|(data[_\-]?)?(split|partition)"
-)
-PARTS = re.compile(r"(is|in)[_\-]?(train|training|test|val|validation|holdout)([_\-]?set)?")
-WEIGHTS = re.compile(r"(sample|instance|row|example)_weights?")
 MOST_FOLDS = 20
 IS_USE = "its name is that of folds, parts or weights"
-# Columns that `ssdml label` adds to a table.
-IS_NEW = "is_new_label"
-ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
-LEAST_ADDED = 3  # of these, if the former is missing
-NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 MOST_TABLES = 4  # that are joined, and may each have an id once
 MANY_LABELS = 20  # in a column of classes, most of which occur again
 MOST_CODES = 20  # of classes beside short texts
-# How genes, transcripts and the like are called: names of rows, if samples are in the columns.
-GENES = re.compile(
-    r"(hugo_)?(gene|probe|probe[_ ]?set|transcript|protein|metabolite|otu|asv|taxon|cpg|symbol)"
-    r"([_\-. ]?(id|name|symbol|label))?s?|id_ref"
-)
-GENE = re.compile(r"ENS[A-Z]*[GTP]\d{6,}(\.\d+)?|\w+_at|[NX][MR]_\d+(\.\d+)?|cg\d{8}")
 UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Japanese, Chinese
 WORDS = 3  # of a text, on average
 ASK_LABEL = "Pass --label NAME (label='NAME')."
@@ -110,24 +98,6 @@ class Roles:
     constant: list[str] = field(default_factory=list)  # features that are one number
     left_out: dict[str, str] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
-
-
-def added_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the columns that `ssdml label` added, by their names in `ADDED`.
-
-    There are none without is_new_label, or else three others. Of several, the last was added: it
-    has a number if the table had such a column before.
-
-    Examples
-    --------
-    >>> added_columns(["a", "confidence"])
-    {}
-    >>> added_columns(["confidence", "label", "confidence.1", "Is_new_label"])
-    {'confidence': 'confidence.1', 'is_new_label': 'Is_new_label'}
-    """
-    found = {NUMBERED.sub("", folded(name)): name for name in names}
-    added = {name: found[name] for name in ADDED if name in found}
-    return added if IS_NEW in added or len(added) >= LEAST_ADDED else {}
 
 
 def choose_columns(cells: Cells, choice: Choice) -> Roles:

@@ -16,8 +16,9 @@ from ssdml.datasets.image_files import SIZE, center_crop
 from ssdml.datasets.image_names import as_relative, find_images
 from ssdml.datasets.pixels import Pixels, opened_image, pixels, stack_images, upright_size
 from ssdml.datasets.reading.cells import Cells, is_text
-from ssdml.datasets.reading.columns import IS_NEW, Choice, Roles, added_columns, choose_columns
+from ssdml.datasets.reading.columns import Choice, Roles, choose_columns
 from ssdml.datasets.reading.image_folders import images_of
+from ssdml.datasets.reading.names import IS_NEW, added_columns
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import MISSING, SPLITS, TRUTH, Table, folded, unnested
 from ssdml.utils.files import check_inside, check_memory, check_names, parse_json

@@ -10,7 +10,7 @@ import numpy as np
 from ssdml.classification.learning import HeldOut
 from ssdml.classification.suspects import SuspectedLabels, error_probabilities, suspects
 from ssdml.datasets.base import RawItems
-from ssdml.datasets.reading.columns import ADDED, added_columns
+from ssdml.datasets.reading.names import ADDED, added_columns
 from ssdml.datasets.reading.table import distinct
 from ssdml.experiments.labeling.accuracy import (
     Accuracy,

@@ -1,0 +1,54 @@
+"""What the names of columns tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ssdml.datasets.reading.table import folded
+
+INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
+UNNAMED = re.compile(r"unnamed: \d+(\.\d+)?")
+KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
+# Whose rows these are: a number of them is an id, which several rows may have.
+WHOSE = "(subject|patient|participant|respondent|specimen|sample)"
+OWNER = re.compile(  # but not age_patient
+    rf"{WHOSE}|(.*[_\-. ])?{WHOSE}[_\-. ]?(code[_\-. ])?(no|nr|num|number|code|#)"
+)
+QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank)s?")
+# How rows are used: folds, parts and weights of a training.
+FOLDS = re.compile(
+    r"((cv|k|data|inner|outer|train|test)[_\-]?)?folds?([_\-]?(no|nr|num|number|index))?"
+    r"|(data[_\-]?)?(split|partition)"
+)
+PARTS = re.compile(r"(is|in)[_\-]?(train|training|test|val|validation|holdout)([_\-]?set)?")
+WEIGHTS = re.compile(r"(sample|instance|row|example)_weights?")
+NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
+# How genes, transcripts and the like are called: names of rows, if samples are in the columns.
+GENES = re.compile(
+    r"(hugo_)?(gene|probe|probe[_ ]?set|transcript|protein|metabolite|otu|asv|taxon|cpg|symbol)"
+    r"([_\-. ]?(id|name|symbol|label))?s?|id_ref"
+)
+GENE = re.compile(r"ENS[A-Z]*[GTP]\d{6,}(\.\d+)?|\w+_at|[NX][MR]_\d+(\.\d+)?|cg\d{8}")
+# Columns that `ssdml label` adds to a table.
+IS_NEW = "is_new_label"
+ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
+LEAST_ADDED = 3  # of these, if the former is missing
+
+
+def added_columns(names: Iterable[str]) -> dict[str, str]:
+    """Return the columns that `ssdml label` added, by their names in `ADDED`.
+
+    There are none without is_new_label, or else three others. Of several, the last was added: it
+    has a number if the table had such a column before.
+
+    Examples
+    --------
+    >>> added_columns(["a", "confidence"])
+    {}
+    >>> added_columns(["confidence", "label", "confidence.1", "Is_new_label"])
+    {'confidence': 'confidence.1', 'is_new_label': 'Is_new_label'}
+    """
+    found = {NUMBERED.sub("", folded(name)): name for name in names}
+    added = {name: found[name] for name in ADDED if name in found}
+    return added if IS_NEW in added or len(added) >= LEAST_ADDED else {}
