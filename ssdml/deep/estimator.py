@@ -281,7 +281,12 @@ class DeepSSDML(DeepEstimator):
             raise type(error)(
                 f"losses must be a loss, or a list of losses or of pairs (weight, loss); {error}"
             ) from error
-        losses = copy.deepcopy(given).to(device)
+        if any(part.is_meta for part in (*given.parameters(), *given.buffers())):
+            raise ValueError(
+                "losses must have weights; got some on the meta device. Create them outside of "
+                "torch.device('meta'), or load their weights with assign=True."
+            )
+        losses = copy.deepcopy(given).float().to(device)  # as the embeddings
         broadcast_weights(losses)
         return losses
 

@@ -111,8 +111,10 @@ class _Taken(NamedTuple):
         values, who = dict(zip(ARGUMENTS, given, strict=True)), type(unwrapped(loss)).__name__
         for name, value in values.items():
             if name in self.required and value is None:
+                others = " DeepSSDML passes none: choose another loss." * (name == "ref_emb")
                 raise ValueError(
                     f"LossSum: {name} must be given with {who}; got None. Pass it in the call."
+                    f"{others}"
                 )
             if name == "ref_emb" and name not in self.names and value is not None:
                 raise ValueError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import nn
 
 from ssdml.deep import alternation as deep_run
 from ssdml.deep.trainer import PartitionTrainer
-from ssdml.losses import BinomialDevianceLoss, GraphConsistency, ProxyGMLLoss
+from ssdml.losses import BinomialDevianceLoss, DensityAdaptivity, GraphConsistency, ProxyGMLLoss
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.training import Stepper
 from tests.deep import assert_same_weights, small_images, small_model, small_network
@@ -113,6 +115,24 @@ def test_rejects_batches_too_small_for_halves(digits):
     model = small_model(losses=GraphConsistency(), batch_size=1)
     with pytest.raises(ValueError, match="batch_size must be at least 2 with losses of two halves"):
         model.fit(X, labels)
+
+
+def test_losses_of_any_precision_are_those_in_float32(digits):
+    X, _, labels = digits
+    loss = ProxyGMLLoss(10, 16, n_proxies=2, ratio=1.0)
+    plain, double = (
+        small_model(epochs=2, losses=one).fit(X, labels)
+        for one in (loss, copy.deepcopy(loss).double())
+    )
+    assert_same_weights(plain, double)
+
+
+def test_rejects_losses_without_weights(digits):
+    X, _, labels = digits
+    with torch.device("meta"):
+        loss = DensityAdaptivity(10)
+    with pytest.raises(ValueError, match="losses must have weights; got some on the meta device"):
+        small_model(losses=loss).fit(X, labels)
 
 
 def test_rejects_what_is_no_loss(digits):
