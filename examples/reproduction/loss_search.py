@@ -178,7 +178,12 @@ def _halves(dataset: Dataset, seeds: Sequence[int]) -> list[tuple[Dataset, tuple
         split = class_disjoint(dataset, seed)
         assert split.test is not None
         found.setdefault(split.test.tobytes(), (split, []))[1].append(seed)
-    return [(split, tuple(own)) for split, own in found.values()]
+    if len(found) == 1:
+        return [(split, tuple(own)) for split, own in found.values()]
+    return [  # a folder of results takes one data set of a name
+        (replace(split, name=f"{split.name}, half {own[0]}"), tuple(own))
+        for split, own in found.values()
+    ]
 
 
 def _settings(name: str, half: Half, rates: Sequence[float]) -> list[Choice]:
@@ -311,12 +316,12 @@ def held_out_classes(split: Dataset, seed: int) -> Dataset:
     >>> from ssdml.datasets import load_dataset
     >>> cut = held_out_classes(class_disjoint(load_dataset("digits"), 0), 0)
     >>> cut.name, len(np.unique(cut.y[~cut.test])), len(np.unique(cut.y[cut.test]))
-    ('digits, held out', 3, 2)
+    ('digits, held out 0', 3, 2)
     """
     assert split.test is not None
     learned = ~split.test
     y = split.y[learned]
     classes = np.random.default_rng(seed).permutation(np.unique(y))
     held = classes[: max(2, round(HELD_OUT * len(classes)))]
-    name = f"{split.name}, held out"
+    name = f"{split.name}, held out {seed}"
     return replace(split.of_rows(learned), name=name, test=np.isin(y, held))

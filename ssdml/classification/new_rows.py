@@ -52,7 +52,7 @@ class ClassInterpolator(NamedTuple):
     residuals grows from a half to 1 with the reach of the labels on the graph. The trend is half
     the linear regression of G on the rows, and what the members of the pool that need no graph say:
     regressions and trees. It distinguishes rows with the same neighbors; the residuals carry what
-    the graph found. The mean of residuals is less sure than each: :meth:`power` makes up for it.
+    the graph found. The mean of residuals is less sure than each: a power makes up for it.
     """
 
     mean: Floats  # (d,)

@@ -158,13 +158,13 @@ def hugging_face(damaged: str) -> Target:
     """What save_to_disk of the package datasets writes."""
 
     def write(folder: Path) -> Path:
-        content = pa.table({"one": RNG.normal(size=4), "label": [0, 1, 0, 1]})
         features = {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}}
         (folder / "x").mkdir()
         (folder / "x" / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
         for part in ("train", "test"):
             place = folder / "x" / part
             place.mkdir()
+            content = pa.table({"one": RNG.normal(size=4), "label": [0, 1, 0, 1]})
             stream_of(content, place / "data.arrow")
             files = {"_data_files": [{"filename": "data.arrow"}]}
             (place / "state.json").write_text(json.dumps(files))

@@ -110,7 +110,7 @@ def test_finished_runs_are_not_repeated(found, classes, folder, monkeypatch):
 
 def test_a_failed_run_stops_the_search(classes, tmp_path, monkeypatch):
     monkeypatch.setattr(LossEmbedding, "fit", None)
-    with pytest.raises(RuntimeError, match=r"eight, held out, n-pair \[1, 0.001, 0\]: TypeError"):
+    with pytest.raises(RuntimeError, match=r"eight, held out 0, n-pair \[1, 0.001, 0\]: TypeError"):
         compare_losses(classes, tmp_path, losses=TRIED, seeds=[0], n_steps=2)
 
 

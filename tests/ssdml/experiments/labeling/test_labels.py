@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 
 from ssdml import SSDML, suggest_labels
 from ssdml.datasets.base import RawItems
-from ssdml.datasets.reading.columns import ADDED
+from ssdml.datasets.reading.names import ADDED
 from ssdml.datasets.reading.table import Table
 from ssdml.experiments.labeling.labels import label_rows, labeled_columns
 from ssdml.experiments.report.labeled import render_page
