@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -52,7 +51,8 @@ class ClassInterpolator(NamedTuple):
     residuals grows from a half to 1 with the reach of the labels on the graph. The trend is half
     the linear regression of G on the rows, and what the members of the pool that need no graph say:
     regressions and trees. It distinguishes rows with the same neighbors; the residuals carry what
-    the graph found. The mean of residuals is less sure than each: a power makes up for it.
+    the graph found. The mean of residuals is less sure than each. Probabilities, but not their
+    roots, are raised to a power that makes up for it.
     """
 
     mean: Floats  # (d,)
@@ -65,6 +65,7 @@ class ClassInterpolator(NamedTuple):
     center: Floats | None = None  # (d,), of the form
     trees: Trees | None = None  # of the pool
     distinct: Array | None = None  # numbers of the rows that are no copies; None: all
+    power: Array | None = None  # (), of probabilities, but not of their roots; None: 1
 
     @property
     def form(self) -> LinearForm:
@@ -73,7 +74,11 @@ class ClassInterpolator(NamedTuple):
 
     def __call__(self, X: Array, *, n_jobs: int | None = None) -> Array:
         """Class probabilities (q, C) of the rows X (q, d), float32."""
-        return self._at(X, n_jobs)[0]
+        found = self._at(X, n_jobs)[0]
+        if self.power is not None:
+            np.power(found, np.float32(self.power), out=found)
+            found /= found.sum(axis=1, keepdims=True)
+        return found
 
     def roots(self, X: Array, *, n_jobs: int | None = None) -> Array:
         """Roots (q, C) of class probabilities times nearness, :func:`nearness`."""
@@ -108,8 +113,8 @@ class ClassInterpolator(NamedTuple):
         slack = ROUNDING * self.scales + 1e-5 * np.linalg.norm(self.rows, axis=1)  # of float32
         return np.flatnonzero(~(gaps <= slack))  # NaN is another
 
-    def power(self, form: Form, distributions: Array, of_trees: Array | None = None) -> np.float32:
-        """Factor of scores, from 1 to 2, with which rows are as sure as they are known to be.
+    def sharpened(self, form: Form, distributions: Array, of_trees: Array | None = None) -> Self:
+        """Find the power, from 1 to 2, with which rows are as sure as they are known to be.
 
         Rows of the form, with known distributions (n, C), are interpolated from the other rows.
         Those without doubt, such as labeled rows, do not count, nor do copies.
@@ -119,7 +124,7 @@ class ClassInterpolator(NamedTuple):
         rows = distinct[unsure[distinct]]
         rows = rows[:: max(1, len(rows) // CONFIDENCE_ROWS)]
         if not len(rows):
-            return np.float32(1)
+            return self
         k = int(self.n_neighbors)
         trend = form.rows[rows] @ self.trend[:-1] + self.trend[-1]
         if of_trees is not None:
@@ -127,15 +132,7 @@ class ClassInterpolator(NamedTuple):
         nearest, lengths = form.graph.indices[rows, :k], form.graph.distances[rows, :k]
         found = self._interpolate(trend, nearest, lengths)
         power = confidence_power(found, distributions[rows].max(axis=1).mean())
-        return np.float32(np.clip(power, 1, MOST_POWER))
-
-    def times(self, power: np.float32) -> Self:
-        """Raise the probabilities to a power; arrays are changed in place."""
-        for scores in (self.trend, self.residuals):
-            np.multiply(scores, power, out=scores)
-        if self.trees is None:
-            return self
-        return self._replace(trees=replace(self.trees, weight=float(power * self.trees.weight)))
+        return self._replace(power=np.asarray(np.clip(power, 1, MOST_POWER)))
 
     def _at(self, X: Array, n_jobs: int | None) -> tuple[Array, Array]:
         """Class probabilities (q, C), and distances (q,) to the k-th neighbors."""

@@ -247,12 +247,11 @@ def fit_interpolator(
     if form is None:
         return None, None
     of_trees = None if direct is None else direct.of_trees
-    smooth = interpolator(form, distributions, direct)
-    power = smooth.power(form, distributions, of_trees)
-    classifier = smooth.times(power)
+    classifier = interpolator(form, distributions, direct)
+    classifier = classifier.sharpened(form, distributions, of_trees)
     if not represent:
         return classifier, None
-    roots = classifier.roots_at_rows(form, None if of_trees is None else power * of_trees)
+    roots = classifier.roots_at_rows(form, of_trees)
     return classifier, np.hstack([roots.astype(X.dtype, copy=False), X])
 
 

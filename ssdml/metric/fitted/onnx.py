@@ -27,7 +27,8 @@ from ssdml.utils.typing import Array
 
 INPUT, OUTPUT = "X", "embedding"  # names in the graph
 INSTALL = "pip install 'ssdml[onnx]'"
-ARRAYS = tuple(n for n in ClassInterpolator._fields if n not in ("trees", "n_neighbors"))
+OTHERS = ("trees", "n_neighbors", "power")  # the last is not part of the embedding
+ARRAYS = tuple(name for name in ClassInterpolator._fields if name not in OTHERS)
 MOST_BYTES = 2**31 - 2**20  # of weights: the format is limited to 2 GB per file
 
 

@@ -53,6 +53,7 @@ OPTIONAL = {  # of m labeled rows, h of them held out, and u distinct ones
     "labeled_rows_": "i m",
     "classifier_center": "f {d}",
     "classifier_distinct": "i u",
+    "classifier_power": "f",
     "held_out_rows": "i h",
     "held_out_codes": "i h",
     "held_out_distributions": "f h c",

@@ -118,7 +118,7 @@ def test_the_power_makes_rows_as_sure_as_they_are_known(X, n_certain):
     known = np.exp(3 * X[:, :3])
     known /= known.sum(axis=1, keepdims=True)
     known[:n_certain] = np.eye(3)[known[:n_certain].argmax(axis=1)]
-    power = interpolator(form_of(X), known).power(form_of(X), known)
+    power = interpolator(form_of(X), known).sharpened(form_of(X), known).power
     assert 1.02 < power < MOST_POWER
     found = slow_interpolation(X, known, X, from_others=True)[n_certain:]
     expected = known[n_certain:].max(axis=1).mean()
@@ -129,12 +129,13 @@ def test_the_power_makes_rows_as_sure_as_they_are_known(X, n_certain):
 def test_the_power_is_at_least_1_and_at_most_2(X, known, rng):
     form = form_of(X)
     for distributions, expected in (
-        (np.eye(3)[known.argmax(axis=1)], 1.0),  # no row has doubt
         (np.tile([0.7, 0.2, 0.1], (80, 1)), 1.0),
         (rng.dirichlet(np.full(3, 0.05), 80), MOST_POWER),  # neighbors contradict each other
     ):
-        power = interpolator(form, distributions).power(form, distributions)
+        power = interpolator(form, distributions).sharpened(form, distributions).power
         np.testing.assert_allclose(power, expected, rtol=5e-3)
+    certain = np.eye(3)[known.argmax(axis=1)]
+    assert interpolator(form, certain).sharpened(form, certain).power is None
 
 
 def test_the_power_ignores_copies(X):
@@ -143,16 +144,17 @@ def test_the_power_ignores_copies(X):
     form = Form(linear, rows, graph_of_distinct(rows, 6, first_equal_rows(rows)))
     one, other = form_of(X), interpolator(form, known[some])
     expected = interpolator(one, known)._replace(trend=other.trend, residuals=other.residuals[:80])
-    np.testing.assert_allclose(
-        other.power(form, known[some]), expected.power(one, known), rtol=5e-3
-    )
+    found = [expected.sharpened(one, known), other.sharpened(form, known[some])]
+    np.testing.assert_allclose(found[0].power, found[1].power, rtol=5e-3)
 
 
-def test_scores_times_a_power_are_probabilities_to_that_power(X, known, rng):
-    queries, pool = rng.standard_normal((9, 4)), pool_of(X, known, 0.5)
-    predict = interpolator(form_of(X), known, pool)
-    expected = to_power(predict(queries), 1.7)
-    np.testing.assert_allclose(predict.times(np.float32(1.7))(queries), expected, rtol=1e-4)
+def test_a_power_holds_for_probabilities_but_not_for_roots(X, known, rng):
+    queries = rng.standard_normal((9, 4))
+    usual = interpolator(form_of(X), known, pool_of(X, known, 0.5))
+    sharper = usual._replace(power=np.array(1.7))
+    assert sharper(queries).dtype == np.float32
+    np.testing.assert_allclose(sharper(queries), to_power(usual(queries), 1.7), rtol=1e-4)
+    np.testing.assert_array_equal(sharper.roots(queries), usual.roots(queries))
 
 
 def test_what_the_pool_alone_knows_is_predicted(rng):

@@ -210,12 +210,11 @@ def test_prediction_uses_the_reference_rows(rows, monkeypatch):
     assert 100 <= len(kept) <= 115
     form = forms_with_graphs(X[kept], 10, labels=labels[kept], rng=np.random.default_rng(0))[0]
     (pool,) = pools
+    np.testing.assert_array_equal(pool.of_trees, few.classifier_.trees.scores(X[kept]))
     assert np.ptp(pool.of_regressions) > 0
-    predict, known = interpolator(form, few.label_distributions_[kept], pool), few.classifier_
-    np.testing.assert_array_equal(pool.of_trees, predict.trees.scores(X[kept]))
-    power = predict.power(form, few.label_distributions_[kept], pool.of_trees)
-    np.testing.assert_allclose(power * predict.trees.weight, known.trees.weight, rtol=1e-6)
-    np.testing.assert_allclose(few.predict_proba(X), predict.times(power)(X), atol=1e-6)
+    known = few.label_distributions_[kept]
+    expected = interpolator(form, known, pool).sharpened(form, known, pool.of_trees)
+    np.testing.assert_allclose(few.predict_proba(X), expected(X), atol=1e-6)
 
 
 def test_trees_of_a_constant_column_are_saved(rows, tmp_path):
