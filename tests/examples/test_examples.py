@@ -249,7 +249,7 @@ def test_a_failed_run_ends_the_comparison_of_losses_in_one_line(
     with pytest.raises(SystemExit, match="1"):
         example("compare_losses.py", "digits", "--losses", "dgcrl", "--out", tmp_path)
     told = capsys.readouterr().err.splitlines()
-    assert told[-1].startswith("digits, held out, ")
+    assert told[-1].startswith("digits, held out 0, ")
     assert told[-1].endswith(f"The traceback is in {tmp_path / 'digits' / 'held-out' / 'errors'}.")
     assert list((tmp_path / "digits" / "held-out" / "errors").iterdir())
 
