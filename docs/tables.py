@@ -76,7 +76,7 @@ STARTS = ("input", *CLASSIFIERS, "pca")
 METRICS = ("lrml", "seraph", "isdml", "apllr", "apit", "ssdml-paper")
 THEIRS = ("lda", "nca", "self-training", "label-spreading", "umap", *METRICS)
 
-EVERY = ("input", "logistic", "knn", "poisson", "pca", *THEIRS, *OURS)
+EVERY = (*STARTS, *THEIRS, *OURS)
 
 WHOLE = "deep-ssdml"
 NETWORKS = (

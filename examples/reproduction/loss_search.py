@@ -178,10 +178,9 @@ def _halves(dataset: Dataset, seeds: Sequence[int]) -> list[tuple[Dataset, tuple
         split = class_disjoint(dataset, seed)
         assert split.test is not None
         found.setdefault(split.test.tobytes(), (split, []))[1].append(seed)
-    if len(found) == 1:
-        return [(split, tuple(own)) for split, own in found.values()]
-    return [  # a folder of results takes one data set of a name
-        (replace(split, name=f"{split.name}, half {own[0]}"), tuple(own))
+    several = len(found) > 1  # a folder of results takes one data set of a name
+    return [
+        (replace(split, name=f"{split.name}, half {own[0]}") if several else split, tuple(own))
         for split, own in found.values()
     ]
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.metrics import d2_log_loss_score
 
-from ssdml.classification.confidence import confidence_power
+from ssdml.classification.confidence import FAINT, confidence_power
 from ssdml.classification.forms import Form
 from ssdml.classification.new_rows import DirectScores
 from ssdml.classification.pool import (
@@ -53,7 +53,6 @@ DOUBT = 3.0  # held-out labels that count as much as the constants for few label
 TRUST_POWER = 1.5
 MAX_REACH, FEW_REACH = 0.8, 0.97
 FARTHER = 0.3  # share of the rest of the way that labels reach farther on a second graph
-FAINT = 1e-9  # added to probabilities before logarithms
 FEW_HELD_OUT = 10  # held-out labels that halve what they confirm
 BIAS_RIDGE = 5.0  # of the logarithms of factors that correct class probabilities
 MOST_SKEW = 0.5  # that one label per class can show

@@ -95,9 +95,7 @@ class ClassInterpolator(NamedTuple):
         if self.distinct is not None:
             first = first_at_no_distance(form.graph)
             nearest, lengths = nearest[first], lengths[first]
-        trend = form.rows @ self.trend[:-1] + self.trend[-1]
-        if of_trees is not None:
-            trend += of_trees
+        trend = self._trend_at(form.rows, of_trees)
         return self._roots(self._interpolate(trend, nearest, lengths), lengths[:, -1])
 
     def neighbors(self, queries: Array, n_jobs: int | None) -> Ranking:
@@ -126,13 +124,18 @@ class ClassInterpolator(NamedTuple):
         if not len(rows):
             return self
         k = int(self.n_neighbors)
-        trend = form.rows[rows] @ self.trend[:-1] + self.trend[-1]
-        if of_trees is not None:
-            trend += of_trees[rows]
+        trend = self._trend_at(form.rows[rows], None if of_trees is None else of_trees[rows])
         nearest, lengths = form.graph.indices[rows, :k], form.graph.distances[rows, :k]
         found = self._interpolate(trend, nearest, lengths)
         power = confidence_power(found, distributions[rows].max(axis=1).mean())
         return self._replace(power=np.asarray(np.clip(power, 1, MOST_POWER)))
+
+    def _trend_at(self, rows: Array, of_trees: Array | None) -> Array:
+        """Trend (q, C) at rows in the form, to which trees give scores (q, C)."""
+        trend: Array = rows @ self.trend[:-1] + self.trend[-1]
+        if of_trees is not None:
+            trend += of_trees
+        return trend
 
     def _at(self, X: Array, n_jobs: int | None) -> tuple[Array, Array]:
         """Class probabilities (q, C), and distances (q,) to the k-th neighbors."""

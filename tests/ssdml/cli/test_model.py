@@ -453,7 +453,7 @@ def test_input_of_another_model_is_refused(run, table, tmp_path):
 
 
 def test_columns_of_a_model_of_python_are_found_by_name(run, table, tmp_path):
-    """A model without names takes the columns of numbers as they come."""
+    """A model without feature names takes the numeric columns in their order."""
     features, labels = table[["f3", "f0", "f4", "f2", "f1"]], table["label"].replace("", None)
     ssdml.SSDML(random_state=0).fit(features, labels).save(tmp_path / "named")
     ssdml.SSDML(random_state=0).fit(features.to_numpy(), labels).save(tmp_path / "plain")
