@@ -7,12 +7,14 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from ssdml.cli.app import app
+from tests.tables import CLASS_NAMES
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +79,11 @@ def photos(tmp_path, rng):
         pixels = rng.integers(0, 80, size) + 150 * (i % 2)
         Image.fromarray(pixels.astype(np.uint8)).save(path)
     return tmp_path / "photos"
+
+
+@pytest.fixture
+def table(arrays):
+    """The samples with an index, names, a column of texts and few labels."""
+    X, y = (np.load(path) for path in arrays)
+    frame = pd.DataFrame(X).add_prefix("f").assign(animal_id=[f"no {i}" for i in range(120)])
+    return frame.assign(town=["Ulm", "Bonn"] * 60, label=CLASS_NAMES[y])

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 import ssdml
 from ssdml.cli.samples import Input
 from ssdml.evaluation import evaluate
-from ssdml.utils.persistence import UNSIGNED, signed
+from tests.tables import CLASS_NAMES, write
 
 
 def test_evaluate_prints_the_scores(run, arrays):
@@ -183,28 +183,6 @@ def test_class_names_are_those_of_the_model(run, arrays, tmp_path):
     assert ssdml.SSDML.load(model).classes_.tolist() == [0, 1, 2]
 
 
-NAMES = np.array(["ant", "bee", "cat", ""])
-
-
-@pytest.fixture
-def table(arrays):
-    """The samples with an index, names, a column of texts and few labels."""
-    X, y = (np.load(path) for path in arrays)
-    frame = pd.DataFrame(X).add_prefix("f").assign(animal_id=[f"no {i}" for i in range(120)])
-    return frame.assign(town=["Ulm", "Bonn"] * 60, label=NAMES[y])
-
-
-def write(frame, path):
-    """Write a table by its suffix."""
-    {
-        ".csv": frame.to_csv,
-        ".parquet": frame.to_parquet,
-        ".jsonl": lambda path: frame.to_json(path, orient="records", lines=True),
-        ".xlsx": frame.to_excel,
-    }[path.suffix](path)
-    return path
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl", ".xlsx"])
 def test_fit_and_predict_take_tables(run, table, arrays, tmp_path, suffix):
     data, model = write(table, tmp_path / f"t{suffix}"), tmp_path / "model"
@@ -214,7 +192,7 @@ def test_fit_and_predict_take_tables(run, table, arrays, tmp_path, suffix):
     assert "note: column 'town' is not a feature" in fitted.stderr
     assert "Learned 3 classes from 18 labeled" in fitted.stderr
     X, y = (np.load(path) for path in arrays)
-    expected = ssdml.SSDML(random_state=3).fit(X.astype(float), NAMES[y])
+    expected = ssdml.SSDML(random_state=3).fit(X.astype(float), CLASS_NAMES[y])
     new = table.drop(columns=["label", "f2"]).assign(more=1.0, f2=table["f2"])[::-1]
     told = run("predict", model, write(new, tmp_path / f"new{suffix}"))
     assert told.exit_code == 0, told.output
@@ -411,61 +389,6 @@ def test_new_photos_of_one_size_are_read_as_those_of_the_fit(run, photos, tmp_pa
     assert alone.exit_code == 0, alone.output
     confidences = [pd.read_csv(io.StringIO(r.stdout))["confidence"][:2] for r in (both, alone)]
     np.testing.assert_allclose(*confidences)
-
-
-def test_damaged_input_of_a_model_is_named(run, table, tmp_path):
-    data, model = write(table, tmp_path / "t.csv"), tmp_path / "model"
-    assert run("fit", data, "--out", model).exit_code == 0
-    wrong = ({"columns": [7]}, {"other": 1}, {"image_size": "a"}, {"text": 2})
-    for text in ("{", "[7]", *(json.dumps({"sha256": UNSIGNED} | more) for more in wrong)):
-        (model / "input.json").write_text(signed(text), encoding="utf-8")
-        told = run("predict", model, data)
-        assert told.exit_code == 1
-        assert "input.json: damaged" in told.stderr
-        assert "checksum" not in told.stderr
-
-
-def test_model_without_its_input_is_refused(run, table, tmp_path):
-    data, model = write(table, tmp_path / "t.csv"), tmp_path / "model"
-    assert run("fit", data, "--out", model).exit_code == 0
-    whole = run("predict", model, data).stdout
-    (model / "input.json").rename(tmp_path / "input.json")
-    told = run("predict", model, data)
-    assert told.exit_code == 1
-    assert "input.json is missing" in told.stderr
-    learned = ssdml.SSDML.load(model)
-    assert learned.feature_names_in_.tolist() == ["f0", "f1", "f2", "f3", "f4"]
-    learned.save(model)  # now a model of Python
-    assert run("predict", model, data).stdout == whole
-    (tmp_path / "input.json").rename(model / "input.json")
-    told = run("predict", model, data)
-    assert told.exit_code == 1
-    assert "not of this model, which Python saved. Delete it" in told.stderr
-
-
-def test_input_of_another_model_is_refused(run, table, tmp_path):
-    for name in ("one", "other"):
-        data = write(table.rename(columns={"f0": name}), tmp_path / f"{name}.csv")
-        assert run("fit", data, "--out", tmp_path / name).exit_code == 0
-    (tmp_path / "one" / "input.json").replace(tmp_path / "other" / "input.json")
-    told = run("predict", tmp_path / "other", data)
-    assert "belongs to another model" in told.stderr
-
-
-def test_columns_of_a_model_of_python_are_found_by_name(run, table, tmp_path):
-    """A model without feature names takes the numeric columns in their order."""
-    features, labels = table[["f3", "f0", "f4", "f2", "f1"]], table["label"].replace("", None)
-    ssdml.SSDML(random_state=0).fit(features, labels).save(tmp_path / "named")
-    ssdml.SSDML(random_state=0).fit(features.to_numpy(), labels).save(tmp_path / "plain")
-    data = write(table, tmp_path / "t.csv")
-    same = write(table[["f3", "f0", "f4", "f2", "f1"]], tmp_path / "same.csv")
-    found = [
-        pd.read_csv(io.StringIO(run("predict", tmp_path / model, path).stdout))["confidence"]
-        for model, path in (("named", data), ("plain", same))
-    ]
-    np.testing.assert_array_equal(*found)
-    data = write(table.drop(columns="f2"), tmp_path / "t.csv")
-    assert "'f2' is missing" in run("predict", tmp_path / "named", data).stderr
 
 
 def test_one_flipped_bit_beside_a_model_is_refused(run, tmp_path, rng):
