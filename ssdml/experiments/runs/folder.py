@@ -191,13 +191,21 @@ def refuse_other_results(out: Path, resume: bool) -> None:
 
 
 def _refuse_other_data(results: Path, rows: list[Row], run: Run) -> None:
-    """Raise ValueError if a folder holds results on other data of this name."""
+    """Raise ValueError if a folder holds results on other data of this name, or other features."""
     name, data = run.config["dataset"], run.config["data"]
-    ended = (row for row in rows if row["dataset"] == name and row["status"] != FAILED)
+    ended = [row for row in rows if row["dataset"] == name and row["status"] != FAILED]
     if any(row.get("data", data) != data for row in ended):
         raise ValueError(
             f"{results}: holds runs on other samples or labels called {name!r}; the data have "
             "changed, or two data sets have this name. Use another folder, or rename the data."
+        )
+    form = run.config.get("features", "raw")
+    others = {row.get("features", form) for row in ended} - {form}
+    if others:
+        raise ValueError(
+            f"{results}: holds runs on {name!r} with features={min(others)!r}, and their scores "
+            f"are not comparable with those of features={form!r}. Use another folder, or pass "
+            f"features={min(others)!r} (--form {min(others)})."
         )
 
 

@@ -27,8 +27,8 @@ class Row(TypedDict):
     ``budget`` is present unless ``labels_per_class`` describes the labels completely. ``predicted``
     is present if the accuracy is that of the method's own ``predict``; otherwise, and in rows of
     early versions, it is that of the nearest class mean. Scores of an embedding are missing for a
-    method without one. ``data`` is the fingerprint of samples and labels, missing in rows of early
-    versions.
+    method without one. ``data`` is the fingerprint of samples and labels, and ``features`` names
+    their preprocessing; both are missing in rows of early versions.
     """
 
     dataset: str
@@ -48,6 +48,7 @@ class Row(TypedDict):
     budget: NotRequired[dict[str, Any]]
     predicted: NotRequired[bool]
     data: NotRequired[str]
+    features: NotRequired[str]
 
 
 KINDS: dict[str, Any] = {

@@ -26,7 +26,7 @@ from ssdml.experiments.runs.results import RESULTS, read_rows
 
 FIELDS = {
     "dataset", "method", "seed", "labels_per_class", "n_train", "n_labeled", "n_test", "scores",
-    "seconds", "peak_rss_mb", "config_hash", "versions", "status", "error", "data",
+    "seconds", "peak_rss_mb", "config_hash", "versions", "status", "error", "data", "features",
 }  # fmt: skip
 
 
@@ -209,6 +209,16 @@ def test_changed_data_of_the_same_name_are_refused(blobs, tmp_path):
     assert len(list((tmp_path / "splits").iterdir())) == 1
 
 
+def test_other_features_of_the_same_data_are_refused(blobs, tmp_path):
+    compare(blobs, ["input"], out=tmp_path, seeds=[0], features="unit")
+    message = "features='unit', and their scores are not comparable with those of features='raw'"
+    with pytest.raises(ValueError, match=message):
+        compare(blobs, ["pca"], out=tmp_path, seeds=[0], resume=True)
+    assert read_status(tmp_path).pending == []
+    (row,) = compare(blobs, ["pca"], out=tmp_path, seeds=[0], features="unit", resume=True)
+    assert row["status"] == "ok"
+
+
 def test_failed_runs_on_other_data_do_not_prevent_resuming(blobs, tmp_path, broken_method):
     compare(replace(blobs, X=2 * blobs.X), [broken_method], out=tmp_path, seeds=[0])
     (row,) = compare(blobs, ["input"], out=tmp_path, seeds=[0], resume=True)
@@ -354,8 +364,6 @@ def test_hash_ignores_rounding_of_preprocessing(blobs, tmp_path, monkeypatch):
 
     monkeypatch.setitem(preprocessing.FORMS, "components", otherwise)
     assert compare(blobs, ["input"], **known, resume=True) == [row]  # not run again
-    (unit,) = compare(blobs, ["input"], **known | {"features": "unit"}, resume=True)
-    assert unit["config_hash"] != row["config_hash"]
 
 
 def test_hash_ignores_the_number_of_jobs(blobs):
