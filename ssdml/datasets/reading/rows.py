@@ -53,6 +53,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
     """
     table = replace(table, columns=unnested(table.columns))
     names = table.columns.column_names
+    _refuse_headers(table)
     apart = (choice.label, choice.text, choice.id, *choice.ignore)
     apart += tuple(added_columns(names).values())
     cells = Cells(table, [name for name in apart if name is not None], choice.model)
@@ -101,6 +102,30 @@ def read_labels(table: Table, name: str) -> tuple[Array, dict[str, str]]:
     summary = Summary(f"{table.path}", {"labels": f"column {name!r}"})
     roles = Roles(label=name, is_new=added.get(IS_NEW))
     return _labels(cells, roles, summary), summary.facts
+
+
+def _refuse_headers(table: Table) -> None:
+    """Raise if a row holds the names of the columns, as where another table was pasted below."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = pa.array({*map(folded, table.columns.column_names)})
+    of_names = np.full(len(table), len(names) == table.columns.num_columns > 1)
+    for column in table.columns.columns:
+        if not is_text(column):
+            return
+        cells = pc.utf8_lower(pc.utf8_trim_whitespace(column))
+        of_names &= pc.is_in(cells, names).to_numpy()
+        if not of_names.any():
+            return
+    for row in np.flatnonzero(of_names):
+        cells = [column[row].as_py() for column in table.columns.columns]
+        if {*map(folded, cells)} == {*names.to_pylist()}:
+            raise ValueError(
+                f"{table.path}, {table.place(row)}: must be a row; got the names of the columns "
+                f"again, as {listed(cells)}. Put the rows below under the columns of the same "
+                "name, or into a file of their own."
+            )
 
 
 def _doubt_totals(cells: Cells, roles: Roles, summary: Summary) -> None:

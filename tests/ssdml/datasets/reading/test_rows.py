@@ -13,6 +13,17 @@ from ssdml.datasets.reading.columns import Choice
 from tests.tables import N, assert_features
 
 
+@pytest.mark.parametrize("again", ["label,text", "Text,LABEL", " label, TEXT"])
+def test_names_of_the_columns_in_a_row_are_refused(tmp_path, again):
+    path, rows = tmp_path / "t.csv", "text,label\nhello there,a\nlabel these,text\n\n"
+    path.write_text(f"{rows}{again}\nb,bye now\n")
+    message = r"t\.csv, line 5: must be a row; got the names of the columns again, as "
+    with pytest.raises(ValueError, match=message + ", ".join(again.split(","))):
+        load_dataset(path)
+    path.write_text(f"{rows}the text,label\n")
+    assert read_dataset(path, Choice()).class_names == ("a", "label", "text")
+
+
 def test_texts_are_the_samples_if_there_are_no_numbers(read, frame):
     texts = [f"the text number {i} here" for i in range(N)]
     plain = frame[["label"]].assign(text=texts)
