@@ -36,8 +36,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A table (CSV, Parquet, JSON Lines, Excel, ...), .npz, .npy, or a folder or .zip of "
-        "images; or the name of a data set.",
+        help="A table (CSV, Parquet, JSON Lines, Excel, ...), .npz, .npy, .mat, or a folder or "
+        ".zip of images; or the name of a data set.",
     ),
 ]
 Labels = Annotated[

@@ -85,7 +85,7 @@ SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
     (b"\x80\x05\x95", "a pickle of Python", (), WAYS_OUT[".pkl"]),
     (b"<stata_dta>", "a file of Stata", (), WAYS_OUT[".dta"]),
     (b"$FL2@(#)", "a file of SPSS", (), WAYS_OUT[".sav"]),
-    (b"MATLAB 5.0 MAT-file", "a file of MATLAB", (), WAYS_OUT[".mat"]),
+    (b"MATLAB 5.0 MAT-file", "a file of MATLAB", (".mat",), ""),
     (b"RDX3\n", "a file of R", (), WAYS_OUT[".rda"]),
     (b"CDF\x01", "a netCDF file", (), WAYS_OUT[".nc"]),
     (b"CDF\x02", "a netCDF file", (), WAYS_OUT[".nc"]),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import ImageFiles
-from ssdml.datasets.known.matlab import read_mat
+from ssdml.datasets.reading.formats.matlab import read_mat
 from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
 from ssdml.utils.files import check_inside, read_text
 from ssdml.utils.typing import Ints

@@ -1,11 +1,11 @@
-"""Readers of NumPy's files: .npz, .npy with labels beside it, folders of these."""
+"""Readers of arrays: .npz, .npy with labels beside it, folders of these, and .mat."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
 from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.formats.matlab import Unread, read_mat
 from ssdml.datasets.reading.formats.tables import read_table, table_suffix
 from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
@@ -29,8 +30,8 @@ from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import check_finite
 
-SAMPLES = ("x", "data", "features", "embeddings", "embedding", "images", "vectors", "arr_0")
-LABELS = ("y", "labels", "label", "targets", "target", "arr_1")
+SAMPLES = ("x", "data", "features", "embeddings", "embedding", "images", "vectors", "fea", "arr_0")
+LABELS = ("y", "labels", "label", "targets", "target", "gnd", "arr_1")
 TEXTS, IDS = ("text", "texts"), ("ids", "id", "names", "filenames")
 CLASS_NAMES = ("class_names", "target_names", "label_names", "classes")
 OF_PART = (  # names such as train_data and trainX, and X_train and Xtrain
@@ -44,6 +45,34 @@ NPY_FILES = tuple(
 _PLAIN_ARRAYS = "Save plain arrays of numbers or strings: objects are not unpickled."
 
 
+class Arrays(Protocol):
+    """Arrays of a file by name; `Archive` is one."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays, in the order of the file."""
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of an array; None if it cannot be read."""
+
+    def __getitem__(self, name: str) -> Array:
+        """Return an array."""
+
+
+class Variables(dict[str, Array]):
+    """Variables of a MATLAB file."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays, in the order of the file."""
+        return list(self)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array."""
+        shape: tuple[int, ...] = self[name].shape
+        return shape
+
+
 def read_npz(path: Path, choice: Choice | None = None) -> RawItems:
     """Read an array of samples and one of labels, by usual names or by shape.
 
@@ -55,7 +84,32 @@ def read_npz(path: Path, choice: Choice | None = None) -> RawItems:
         return _read_archive(path, archive, choice or Choice())
 
 
-def _read_archive(path: Path, archive: Archive, choice: Choice) -> RawItems:
+def read_matlab(path: Path, choice: Choice | None = None) -> RawItems:
+    """Read samples and labels of a MATLAB file, as `read_npz` does, by ``fea`` and ``gnd`` too.
+
+    Samples along the last axis, as many as there are labels, are moved to the first.
+    """
+    choice, found = choice or Choice(), read_mat(path)
+    wanted = {*choice.features, choice.label, *SAMPLES, *LABELS}
+    if unread := [n for n, value in found.items() if isinstance(value, Unread)]:
+        read_mat(path, *(n for n in unread if {n, n.lower()} & wanted))  # raises an error
+    arrays = Variables((n, array) for n, v in found.items() if (array := _as_array(v)) is not None)
+    labels = _key({name.lower(): name for name in arrays}, LABELS, choice.label)
+    n = len(arrays[labels]) if labels is not None else 0
+    for name, array in arrays.items():
+        if array.ndim > 1 and array.shape[-1] == n != len(array):
+            arrays[name] = np.moveaxis(array, -1, 0)
+    return _read_archive(path, arrays, choice)
+
+
+def _as_array(value: Any) -> Array | None:
+    """Return numbers, or a list of texts, as an array; None for others."""
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return np.array(value)
+    return value if isinstance(value, np.ndarray) else None
+
+
+def _read_archive(path: Path, archive: Arrays, choice: Choice) -> RawItems:
     every = {name.lower(): name for name in archive.names}
     parts: dict[str, dict[str, str]] = {}
     others = {}  # of no part, such as names of classes
@@ -81,7 +135,7 @@ def _read_archive(path: Path, archive: Archive, choice: Choice) -> RawItems:
     return stack_splits(train, held_out)
 
 
-def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Choice) -> RawItems:
+def _read_part(path: Path, archive: Arrays, keys: Mapping[str, str], choice: Choice) -> RawItems:
     """Read the arrays of which ``keys`` are the names in lower case."""
     if len(archive.names) == 1 and (only := archive[archive.names[0]]).dtype.names:
         return _read_records(path, only, choice)
@@ -139,7 +193,7 @@ def _read_part(path: Path, archive: Archive, keys: Mapping[str, str], choice: Ch
 
 
 def _selects_rows(name: str, column: Array, n: int) -> bool:
-    """Whether a column is a mask of n rows or, by its name and content, the indices of some."""
+    """Whether a column is a mask of n rows or, by its name and content, the numbers of some."""
     if column.dtype == bool:
         return len(column) == n
     if column.dtype.kind == "U" and len(column) == n:
@@ -147,7 +201,7 @@ def _selects_rows(name: str, column: Array, n: int) -> bool:
     if column.dtype.kind not in "iu" or not SOME_ROWS.search(name.lower()):
         return False
     distinct = np.unique(column)
-    return 0 < len(distinct) == len(column) < n and bool(0 <= distinct[0] <= distinct[-1] < n)
+    return 0 < len(distinct) == len(column) < n and bool(0 <= distinct[0] <= distinct[-1] <= n)
 
 
 def _named(codes: Array, names: Array) -> Array:
@@ -172,7 +226,7 @@ def _key(keys: Mapping[str, str], usual: Sequence[str], named: str | None) -> st
 
 
 def _by_shape(
-    path: Path, archive: Archive, samples: str | None, labels: str | None, choice: Choice
+    path: Path, archive: Arrays, samples: str | None, labels: str | None, choice: Choice
 ) -> tuple[str, str]:
     """Find the only matrix and the only column of as many rows."""
     shapes = {name: shape for name in archive.names if (shape := archive.shape(name)) is not None}

@@ -52,7 +52,7 @@ LISTINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")  # may hold labels
 BESIDE = (*ANNOTATIONS, *LISTINGS, ".json", ".md", ".html", ".xmp", ".aae", ".db", ".ini")  # images
 AS_FILES = "Save images as .png or .jpg, and texts as .txt"
 IN_FOLDERS = dict.fromkeys((".html", ".xml", ".md", ".gz"), AS_FILES)
-IN_FOLDERS |= {".npz": "Name the file itself", ".zip": "Unzip it"}
+IN_FOLDERS |= dict.fromkeys((".npz", ".mat"), "Name the file itself") | {".zip": "Unzip it"}
 
 # Folders of images that name no class, if they alone are in the folder above.
 PLAIN = ("images", "image", "imgs", "img", "jpg", "jpeg", "jpegs", "png", "jpegimages", "photos")

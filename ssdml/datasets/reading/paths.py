@@ -16,6 +16,7 @@ from ssdml.datasets.pixels import is_hidden
 from ssdml.datasets.reading.arrays import (
     NPY_FILES,
     label_file,
+    read_matlab,
     read_npy_folder,
     read_npy_pair,
     read_npz,
@@ -69,9 +70,10 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
     Parameters
     ----------
     path : Path
-        A table in one of `TABLE_SUFFIXES`, compressed, zipped or plain; ``.npz``, or ``.npy`` with
-        its labels; a folder or ``.zip`` of images; a folder that Hugging Face's datasets saved, or
-        of tables whose names tell training from test rows; ``{train,test}_{X,y}.npy``.
+        A table in one of `TABLE_SUFFIXES`, compressed, zipped or plain; ``.npz``, ``.mat``, or
+        ``.npy`` with its labels; a folder or ``.zip`` of images; a folder that Hugging Face's
+        datasets saved, or of tables whose names tell training from test rows;
+        ``{train,test}_{X,y}.npy``.
     choice : Choice, optional
         Roles of columns or arrays; by default, they are found by names and contents.
     encoding : str, optional
@@ -95,6 +97,8 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
         return read_npz(path, choice)
     if suffix == ".npy":
         return read_npy_pair(path, choice)
+    if suffix == ".mat":
+        return read_matlab(path, choice)
     if suffix == ".zip":
         zipped = read_zipped_table(path, encoding=encoding)
         if zipped is not None:
@@ -104,7 +108,7 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
         way_out = WAYS_OUT.get(suffix, "Save it as one of these, or rename it if it is one")
         raise ValueError(
             f"{path}: must be a folder of class folders of images or a file that ends in .npz, "
-            f".npy, {', '.join(TABLE_SUFFIXES)} or .zip; got {path.suffix!r}. {way_out}."
+            f".npy, .mat, {', '.join(TABLE_SUFFIXES)} or .zip; got {path.suffix!r}. {way_out}."
         )
     return read_rows(read_table(path, encoding=encoding), choice)
 

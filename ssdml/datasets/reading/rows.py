@@ -118,7 +118,7 @@ def _refuse_headers(table: Table) -> None:
         of_names &= pc.is_in(cells, names).to_numpy()
         if not of_names.any():
             return
-    for row in np.flatnonzero(of_names):
+    for row in np.flatnonzero(of_names).tolist():
         cells = [column[row].as_py() for column in table.columns.columns]
         if {*map(folded, cells)} == {*names.to_pylist()}:
             raise ValueError(

@@ -229,7 +229,7 @@ def test_unknown_file_type_raises(tmp_path):
     ):
         path = tmp_path / f"items{suffix}"
         path.write_text("")
-        message = rf"ends in \.npz, \.npy, \.csv, .*; got '\{suffix}'\. .*{way_out}"
+        message = rf"ends in \.npz, \.npy, \.mat, \.csv, .*; got '\{suffix}'\. .*{way_out}"
         with pytest.raises(ValueError, match=message):
             load_dataset(path)
 

@@ -1,4 +1,4 @@
-"""Readers of NumPy's files."""
+"""Readers of arrays in the files of NumPy and MATLAB."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.io import savemat
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.reading.arrays import (
@@ -29,6 +30,31 @@ def assert_read(raw, labels=Y, test=None):
     np.testing.assert_array_equal(raw.items, X)
     np.testing.assert_array_equal(raw.labels, labels)
     assert raw.test is None if test is None else (raw.test == test).all()
+
+
+def test_matlab_files_are_read_as_npz(tmp_path):
+    path, test = tmp_path / "items.mat", np.array([False, True, False])
+    for arrays in ({"X": X, "y": Y.astype(object)}, {"Fea": X, "gnd": Y.astype(object)}):
+        savemat(path, arrays | {"options": {"k": 3}}, do_compression=True)
+        assert_read(read_path(path))
+    savemat(path, {"X": X.T, "labels": np.array([[1], [2], [1]]), "test": test})
+    assert_read(read_path(path), labels=[1, 2, 1], test=test)
+    savemat(path, {"trainX": X, "trainY": [1, 2, 1]} | {"testX": X[:2], "testY": [1, 2]})
+    assert read_path(path).test.tolist() == [False] * 3 + [True] * 2
+
+
+def test_images_of_matlab_are_along_its_last_axis(tmp_path, rng):
+    images = rng.integers(0, 256, (8, 7, 3, 20), dtype=np.uint8)
+    savemat(tmp_path / "train_8x7.mat", {"X": images, "y": rng.integers(1, 3, (20, 1))})
+    data = load_dataset(tmp_path / "train_8x7.mat")
+    assert data.item_shape == (8, 7, 3)
+    np.testing.assert_allclose(data.X[4].reshape(8, 7, 3), images[..., 4] / 255, rtol=1e-6)
+
+
+def test_sparse_matrix_of_matlab_is_refused_by_name(tmp_path):
+    savemat(tmp_path / "t.mat", {"fea": sparse.csc_array(X), "gnd": [1, 2, 1]})
+    with pytest.raises(ValueError, match=r"t\.mat: fea must be numbers, .*; got a sparse matrix\."):
+        read_path(tmp_path / "t.mat")
 
 
 def test_npz_with_optional_test_mask(tmp_path):

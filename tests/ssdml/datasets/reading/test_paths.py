@@ -151,7 +151,7 @@ def test_files_beside_tables_are_told(tmp_path):
     assert {"more.svm", "README.md", "classes.txt"} <= data.summary.left_out.keys()
 
 
-@pytest.mark.parametrize("name", ["1.ann", "train_X.bin", "t.mat"])
+@pytest.mark.parametrize("name", ["1.ann", "train_X.bin", "t.orc"])
 def test_questions_about_tables_tell_of_files_beside_them(tmp_path, name):
     (tmp_path / "1.txt").write_text("Berlin is large.\nSo is Rome.\n")
     (tmp_path / name).write_text("x")

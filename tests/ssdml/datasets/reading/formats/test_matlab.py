@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from ssdml.datasets.known.matlab import read_mat
+from ssdml.datasets.reading.formats.matlab import Unread, read_mat
 
 TABLE = np.empty((1, 3), dtype=[("fname", object), ("class", object)])
 TABLE["fname"][0] = ["a.jpg", "bb.jpg", "ccc.jpg"]
@@ -74,6 +74,13 @@ def nested(depth):
 
 
 HUGE = 2**31 - 1
+UNREAD = {
+    "a sparse matrix": matrix(5, (1, 1), little(9, bytes(8))),
+    "an object": matrix(3, (1, 1), little(9, bytes(8))),
+    "an opaque object": matrix(17, (1, 1), little(9, bytes(8))),
+    "a function": matrix(16, (1, 1), little(9, bytes(8))),
+    "complex numbers": matrix(0x806, (1, 1), little(9, bytes(8)), little(9, bytes(8))),
+}
 HOSTILE = {
     "a size beyond the end": mat(struct.pack("<II", 14, 2**31) + bytes(16)),
     "more numbers than bytes": mat(matrix(6, (HUGE, HUGE), little(9, bytes(8)))),
@@ -90,9 +97,7 @@ HOSTILE = {
     "a negative shape": mat(matrix(6, (-1, -1), little(9, bytes(8)))),
     "an unknown class": mat(matrix(99, (1, 1), little(9, bytes(8)))),
     "an unknown type": mat(matrix(6, (1, 1), little(99, bytes(8)))),
-    "a sparse matrix": mat(matrix(5, (1, 1), little(9, bytes(8)))),
-    "an object": mat(matrix(17, (1, 1), little(9, bytes(8)))),
-    "a function": mat(matrix(16, (1, 1), little(9, bytes(8)))),
+    "an object in cells": mat(matrix(1, (1, 1), matrix(17, (1, 1)))),
     "text of an unknown type": mat(matrix(4, (1, 1), little(9, bytes(8)))),
     "text of half a character": mat(matrix(4, (1, 1), little(4, b"a"))),
     "cells of numbers": mat(matrix(1, (1, 1), little(9, bytes(8)))),
@@ -118,8 +123,32 @@ def test_compressed_zeros_are_refused_by_their_size(tmp_path):
     inside = struct.pack("<II", 14, 2 * 10**9)
     stream = zlib.compress(inside + bytes(10**6))
     (tmp_path / "x.mat").write_bytes(mat(struct.pack("<II", 15, len(stream)) + stream))
-    with pytest.raises(ValueError, match=r"x\.mat: takes 8\.0 GB in memory"):
+    with pytest.raises(ValueError, match=r"x\.mat: takes 16\.0 GB in memory"):
         read_mat(tmp_path / "x.mat", "x")
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_other_kinds_are_refused_if_they_are_asked_for(tmp_path, kind):
+    path = tmp_path / "x.mat"
+    rest = matrix(6, (1, 1), little(9, struct.pack("<d", 2)), name=b"y")
+    path.write_bytes(mat(UNREAD[kind], rest))
+    assert read_mat(path) == {"x": Unread(kind), "y": 2}
+    assert read_mat(path, "y") == {"y": 2}
+    with pytest.raises(ValueError, match=rf"x\.mat: x must be .*; got {kind}\. Load it with scipy"):
+        read_mat(path, "x")
+
+
+def test_numbers_keep_their_shape_and_class(tmp_path, rng):
+    arrays = {
+        "pictures": rng.integers(0, 256, (2, 3, 4), dtype=np.uint8),
+        "wide": rng.normal(size=(2, 5)),
+        "whole": np.arange(6.0).reshape(3, 2),  # stored in bytes
+        "single": np.ones((2, 2), np.float32),
+        "mask": np.array([[True, False], [False, True]]),
+    }
+    savemat(tmp_path / "x.mat", arrays)
+    for name, array in read_mat(tmp_path / "x.mat").items():
+        np.testing.assert_array_equal(array, arrays[name], strict=True)
 
 
 @pytest.mark.parametrize("start", [b"MATLAB 7.3 MAT-file", b"\x89HDF\r\n", b"\0\0\0\0"])

@@ -10,24 +10,37 @@ import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ssdml.utils.files import MemoryLimitError, check_memory, check_regular, read_regular
+from ssdml.utils.files import (
+    WAYS_OUT,
+    MemoryLimitError,
+    check_memory,
+    check_regular,
+    read_regular,
+)
 from ssdml.utils.typing import Array
 
 HEADER = 128
 DEEPEST = 8  # cells in cells
-OBJECT_RATIO = 4  # bytes of Python objects per byte of the file, at most
+BYTES_OF_VALUE = 8  # in memory at most, of a byte in the file
 
 MATRIX, COMPRESSED = 14, 15
 NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8"}
 NUMBERS |= {13: "u8"}
 ENCODINGS = {1: "ascii", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
 CELL, STRUCTURE, TEXT = 1, 2, 4
-NUMERIC = range(6, 16)
+NUMERIC = dict(zip(range(6, 16), "f8 f4 i1 u1 i2 u2 i4 u4 i8 u8".split(), strict=True))
+LOGICAL, COMPLEX = 0x200, 0x800
 OTHERS = {3: "an object", 5: "a sparse matrix", 16: "a function", 17: "an opaque object"}
+
+
+class Unread(NamedTuple):
+    """A variable of a kind that is not read."""
+
+    kind: str
 
 
 def read_mat(path: Path, *names: str) -> dict[str, Any]:
@@ -37,28 +50,29 @@ def read_mat(path: Path, *names: str) -> dict[str, Any]:
     ----------
     path : Path
     *names : str
-        Variables; the file must have all of them.
+        Variables, all by default; the file must have them.
 
     Returns
     -------
     variables : dict
-        Text is a str, a number an int or a float, other arrays of numbers are flat, a cell array is
-        a list, and a structure array a dict with one list per field.
+        Text is a str, a number an int or a float, a row or a column of numbers an array of shape
+        (n,), a cell array is a list, and a structure array a dict with one list per field.
+        Without names, other kinds are an `Unread`.
 
     Raises
     ------
     FileNotFoundError
         If the file does not exist.
     ValueError
-        If it is damaged, of another version, too large, or lacks a variable.
+        If it is damaged, of another version or too large, or lacks a variable or holds it in a kind
+        that is not read.
     """
-    size = check_regular(path)
-    check_memory(path, OBJECT_RATIO * size, 0)
+    on_disk = check_regular(path)
     content = read_regular(path)
     if content[:4] in (b"\x89HDF", b"\0\0\0\0") or content[:19] == b"MATLAB 7.3 MAT-file":
         raise ValueError(f"{path}: must be a MATLAB 5 file; got another version. Save it by -v7.")
     try:
-        found = dict(_variables(path, content))
+        found = dict(_variables(path, content, on_disk))
     except MemoryLimitError:
         raise
     except (ValueError, IndexError, OverflowError, zlib.error) as error:
@@ -66,10 +80,16 @@ def read_mat(path: Path, *names: str) -> dict[str, Any]:
     missing = [name for name in names if name not in found]
     if missing:
         raise ValueError(f"{path}: must contain {', '.join(names)}; {missing[0]} is missing.")
-    return {name: found[name] for name in names}
+    for name in names:
+        if isinstance(found[name], Unread):
+            raise ValueError(
+                f"{path}: {name} must be numbers, text, cells or a structure; got "
+                f"{found[name].kind}. {WAYS_OUT['.mat']}."
+            )
+    return {name: found[name] for name in names or found}
 
 
-def _variables(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
+def _variables(path: Path, content: bytes, on_disk: int) -> Iterator[tuple[str, Any]]:
     order = {b"IM": "<", b"MI": ">"}.get(content[126:HEADER])
     if order is None:
         raise ValueError("its header names no byte order")
@@ -77,17 +97,17 @@ def _variables(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
     while elements.n_left:
         kind, body = elements.next()
         if kind == COMPRESSED:
-            kind, body = _decompressed(path, body, order).next()
+            kind, body = _decompressed(path, body, order, on_disk).next()
         if kind == MATRIX:
             yield Elements(body, order).matrix()
 
 
-def _decompressed(path: Path, body: bytes, order: str) -> Elements:
+def _decompressed(path: Path, body: bytes, order: str, on_disk: int) -> Elements:
     """Decompress one element, whose first 8 bytes tell its size."""
     stream = zlib.decompressobj()
     tag = stream.decompress(body, 8)
     size = int.from_bytes(tag[4:8], "little" if order == "<" else "big")
-    check_memory(path, OBJECT_RATIO * size, 0)
+    check_memory(path, BYTES_OF_VALUE * size, on_disk)
     return Elements(tag + stream.decompress(stream.unconsumed_tail, size), order)
 
 
@@ -138,20 +158,24 @@ class Elements:
             return "", []
         if depth > DEEPEST:
             raise ValueError(f"cells lie in each other, more than {DEEPEST} deep")
-        kind = int(self._numbers()[0]) & 0xFF
+        flags = int(self._numbers()[0])
+        kind = flags & 0xFF
         shape = self._numbers().tolist()
         if not all(isinstance(length, int) and length >= 0 for length in shape):
             raise ValueError("an array has no shape")
         size, name = math.prod(shape), self.next()[1].decode("ascii")
         if kind == TEXT:
             return name, self._text(size)
-        if kind in NUMERIC:
-            return name, self._values(size)
+        if kind in NUMERIC and not flags & COMPLEX:
+            return name, self._values(shape, "?" if flags & LOGICAL else NUMERIC[kind])
         if kind == CELL:
             return name, self._children(size, depth)
         if kind == STRUCTURE:
             return name, self._structure(size, depth)
-        raise ValueError(f"it contains {OTHERS.get(kind, f'the class {kind}')}")
+        other = "complex numbers" if kind in NUMERIC else OTHERS.get(kind)
+        if depth or other is None:
+            raise ValueError(f"it contains {other or f'the class {kind}'}")
+        return name, Unread(other)
 
     def _text(self, size: int) -> str:
         if not size:
@@ -164,11 +188,15 @@ class Elements:
             encoding += "-le" if self._order == "<" else "-be"
         return body.decode(encoding)
 
-    def _values(self, size: int) -> Any:
-        values = self._numbers()
+    def _values(self, shape: list[int], dtype: str) -> Any:
+        """Return numbers in the precision of their class: a file stores small ones in less."""
+        values, size = self._numbers(), math.prod(shape)
         if len(values) != size:
             raise ValueError(f"an array of {size} numbers has {len(values)}")
-        return values.item() if size == 1 else values
+        if size == 1:
+            return values.item()
+        values = values.astype(dtype, copy=False)
+        return values if size == max(shape) else values.reshape(shape, order="F")
 
     def _children(self, count: int, depth: int) -> list[Any]:
         if 8 * count > self.n_left:
