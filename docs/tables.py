@@ -293,7 +293,7 @@ def pretrained() -> Lines:
     for score in ("NMI", "R@1"):
         found = published_scores("cub", 5, score)
         printed = {name: f"{value:.1f}" for name, value in found.items()}
-        columns[f"printed: CUB {score}"] = printed | {"input": printed["initial"]}
+        columns[f"published: CUB {score}"] = printed | {"input": printed["initial"]}
     yield from lines_of("", PRETRAINED, columns)
 
 
@@ -414,7 +414,7 @@ def loss_scores(kind: str, score: str = "R@1") -> dict[str, dict[str, list[float
 def contrastive(score: str) -> Lines:
     """The contrastive loss, and what a term adds to it, with published differences."""
     found = loss_scores("losses", score)
-    yield "", *found, "printed: Cars-196, CUB, SOP"
+    yield "", *found, "published: Cars-196, CUB, SOP"
     for name in ("input", "contrastive"):
         yield name, *(interval(scores.get(name)) for scores in found.values()), ""
     for name, title in CONTRASTIVE.items():
@@ -437,7 +437,7 @@ def proxy_ablation() -> Lines:
     """The whole of ProxyGML, and the change without its parts, with the poster's rows."""
     found = {score: loss_scores("ablation", score) for score in ("NMI", "R@1")}
     titles = [f"{title} {score}" for title in found["R@1"] for score in found]
-    yield "S^pos", "M", "L^p", *titles, "printed: Cars-196 NMI", "R@1"
+    yield "S^pos", "M", "L^p", *titles, "published: Cars-196 NMI", "R@1"
     columns = [found[score][title] for title in found["R@1"] for score in found]
     whole = list(ABLATION)[-1]
     for name, (*switches, nmi, recall) in zip(ABLATION, PROXY_GML_ABLATION, strict=True):

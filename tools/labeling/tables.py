@@ -62,11 +62,11 @@ NOVEL = ("AUROC", "F1", "training AUROC", "accuracy", "accuracy without them")
 
 def novelty(rows: Sequence[Row]) -> Lines:
     """Scores of novelty, and accuracy on the known classes."""
-    yield "data", "rows of no class", "seeds", *NOVEL
+    yield "data", "unknown samples", "seeds", *NOVEL
     titles = {
         ("banking77", ""): "a quarter of the classes, unlabeled",
         ("banking77_oos", "new rows"): "27 intents, new",
-        ("banking77_oos", "among the unlabeled"): "27 intents, among the unlabeled rows",
+        ("banking77_oos", "among the unlabeled"): "27 intents, among the unlabeled samples",
         ("caltech101", ""): "clutter, new",
     }
     for (name, strategy), title in titles.items():
