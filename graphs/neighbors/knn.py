@@ -248,7 +248,7 @@ def knn_graph(
         The cosine distance is 1 - cos; the cosine with a row of zeros counts as 0. For
         precomputed distances: the metric they were computed with.
     method : {"auto", "exact", "ivf", "hnsw", "torch", "precomputed"}
-        "auto" searches exactly as long as that takes some 20 s on one core. Beyond, it uses
+        "auto" searches exactly if that takes at most some 20 s on one core; else it uses
         inverted lists ("ivf"), or the exact search if these find too few neighbors. "hnsw"
         follows links between points. "torch" is the exact search with matrix products on
         ``device``.

@@ -72,7 +72,7 @@ def propagate_labels(
     decay : float
         γ, between 0 and 1: the closer to 1, the farther labels reach.
     evidence : array of shape (n_samples, n_classes), or None
-        Q: class probabilities of the rows by a classifier, calibrated ones for the best result.
+        Q: class probabilities of the rows by a classifier, preferably calibrated.
         Those of labeled rows are ignored.
     evidence_weight : float
         μ, positive: the evidence of a row counts as much as this share of a label.

@@ -69,7 +69,7 @@ def load_dataset(
         ``$XDG_CACHE_HOME/ssdml`` (``~/.cache/ssdml``).
     text_model : str, optional
         For texts: "words", the default, or the name or folder of a sentence-transformers model,
-        whose embeddings are cached in the last of these folders. If given, texts are learned from
+        whose embeddings are cached in the last of these folders. If given, texts are the features
         even if the table has numbers.
     label, text, id : str, optional
         Columns of a table; by default found by their names and contents, see Notes.
@@ -81,7 +81,7 @@ def load_dataset(
     encoding : str, optional
         Of a table in text; by default UTF-8.
     needs_label : bool
-        False: the samples may have no labels, as new ones to predict.
+        False: the samples may have no labels, such as new samples to predict.
 
     Returns
     -------

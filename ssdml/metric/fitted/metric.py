@@ -100,19 +100,19 @@ class LearnedMetric(EmbeddingMixin):
         Returns
         -------
         embedding : ndarray of shape (n_samples, n_components)
-            float32 if X is, or float16, else float64. A dask array if X is.
+            float32 for float32 and float16, else float64. A dask array if X is.
         """
         check_is_fitted(self)
         return self._apply(X, self._embedder, self._n_features_out)
 
     def predict_proba(self, X: Any) -> Array:
-        """Predict class probabilities from the nearest training rows.
+        """Predict class probabilities.
 
-        With a ``classifier_``, interpolate their calibrated class probabilities; see
-        :class:`ssdml.classification.new_rows.ClassInterpolator`. Otherwise average the
-        distributions of neighbors in the embedding with weight ``exp(-distance² / scale²)``; the
-        scale of a row is the distance to its last neighbor [1]_. After a fit of a dask array, only
-        ``reference_rows_`` are neighbors.
+        With a ``classifier_``, combine classifiers and the calibrated class probabilities of the
+        nearest training rows; see :class:`ssdml.classification.new_rows.ClassInterpolator`.
+        Otherwise average the distributions of neighbors in the embedding with weight
+        ``exp(-distance² / scale²)``; the scale of a row is the distance to its last neighbor [1]_.
+        After a fit of a dask array, only ``reference_rows_`` are neighbors.
 
         Parameters
         ----------
@@ -322,7 +322,7 @@ class LearnedMetric(EmbeddingMixin):
             The graph takes ``X``, float32 of shape (n, n_features), and returns ``embedding``,
             float32 of shape (n, n_components), for any n.
         method : {"transform"}
-            ``predict`` cannot be exported: it searches the training rows.
+            ``predict`` cannot be exported; search an index of :meth:`to_faiss` instead.
 
         Raises
         ------

@@ -227,7 +227,7 @@ class RelabelingMixin(KeptFit):
         Each label is compared with the prediction of classifiers from other labels, given how often
         these contradict labels in general; see
         ``ssdml.classification.suspects.error_probabilities``. At most 5,000 labels are checked, and
-        none that is the only one of its class; of the copies of a sample, only the first may be.
+        none that is the only one of its class. Of copies of a sample, only the first is listed.
 
         Returns
         -------
