@@ -150,7 +150,7 @@ def test_the_page_states_the_lead_of_networks():
 
 def test_the_page_states_the_wide_network_scores():
     found = re.search(
-        r"\| (\d+) passes in bfloat16 \| 5 \| (.*?) \| (.*?) \| (.*?) \|",
+        r"\| (\d+) epochs in bfloat16 \| 5 \| (.*?) \| (.*?) \| (.*?) \|",
         results_of_networks(),
     )
     method = f"deep-ssdml[backbone=wide-resnet;epochs={found[1]}]"
