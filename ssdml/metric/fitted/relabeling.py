@@ -151,7 +151,7 @@ class RelabelingMixin(KeptFit):
         metric are kept, and classifiers continue from their coefficients: about a tenth of the time
         of a fit. New labels enter ``held_out_`` with the probabilities from before they were given.
         Otherwise all of these are learned again (L as the discriminants of the classes, without
-        triplets), in about a third of the time. Either way the accuracy is within half a point of
+        triplets), in 30% to 60% of the time. Either way the accuracy is within half a point of
         that of a new fit. ``triplets_``, ``history_`` and ``stage_seconds_`` stay those of the fit.
 
         Examples
