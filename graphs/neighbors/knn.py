@@ -233,7 +233,7 @@ def knn_graph(
     random_state: Any = None,
     progress: Progress | None = None,
 ) -> KNNGraph:
-    """Find the nearest other rows of each row.
+    """Build the graph of the nearest neighbors of each row, without self-loops.
 
     Parameters
     ----------
