@@ -41,8 +41,6 @@ WAYS_OUT = {  # of formats that are not read, by suffix
         (".h5", ".hdf5", ".hdf", ".zarr", ".nc", ".safetensors", ".tfrecord", ".bin"),
         "Save its arrays with numpy.savez",
     ),
-    ".mat": "Load it with scipy.io.loadmat, or h5py for version 7.3, and save its arrays with "
-    "numpy.savez",
     ".h5ad": "Load it with anndata.read_h5ad, and save its arrays with numpy.savez",
     ".dta": AS_TABLE.format("pandas.read_stata"),
     **dict.fromkeys((".sav", ".zsav", ".por"), AS_TABLE.format("pandas.read_spss")),
@@ -102,7 +100,7 @@ SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
     (b"<html", "a web page", (), "Download the file itself, not the page about it"),
 )
 TEXT = bytes([9, 10, 13, *range(32, 127)])  # as tables in ASCII have them
-NEVER_TEXT = (*ZIPPED, ".npy", ".parquet", ".pq", ".feather")
+NEVER_TEXT = (*ZIPPED, ".npy", ".mat", ".parquet", ".pq", ".feather")
 
 KINDS = {
     stat.S_IFIFO: "a named pipe",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
 from ssdml.datasets.reading.columns import Choice
-from ssdml.datasets.reading.formats.matlab import Unread, read_mat
+from ssdml.datasets.reading.formats.matlab import read_mat, refuse
 from ssdml.datasets.reading.formats.tables import read_table, table_suffix
 from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
@@ -39,6 +40,7 @@ OF_PART = (  # names such as train_data and trainX, and X_train and Xtrain
     re.compile(rf"(?P<name>.+?)(_|(?<=^[xy]))(?P<part>{SPLIT_WORD})"),
 )
 SOME_ROWS = re.compile(r"label|train|test|val|idx|ind(ex|ic)")
+WITHOUT_LABELS = re.compile(r"unlab|unsup|extra")
 NPY_FILES = tuple(
     f"{p}_{file}" for p in ("train", "test") for file in ("X.npy", "y.npy", "text.txt")
 )
@@ -59,18 +61,27 @@ class Arrays(Protocol):
         """Return an array."""
 
 
-class Variables(dict[str, Array]):
-    """Variables of a MATLAB file."""
+class Variables:
+    """Variables of a MATLAB file by name, each an array if it holds numbers or a list of texts."""
+
+    def __init__(self, path: Path, found: Mapping[str, Any]) -> None:
+        self._path, self._found = path, found
+        self._arrays = {n: array for n, v in found.items() if (array := _as_array(v)) is not None}
 
     @property
     def names(self) -> list[str]:
-        """Names of the arrays, in the order of the file."""
-        return list(self)
+        """Names of the variables, in the order of the file."""
+        return list(self._found)
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an array."""
-        shape: tuple[int, ...] = self[name].shape
-        return shape
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of an array; None for another variable."""
+        return self._arrays[name].shape if name in self._arrays else None
+
+    def __getitem__(self, name: str) -> Array:
+        """Return an array."""
+        if name not in self._arrays:
+            refuse(self._path, name, self._found[name])
+        return self._arrays[name]
 
 
 def read_npz(path: Path, choice: Choice | None = None) -> RawItems:
@@ -89,28 +100,66 @@ def read_matlab(path: Path, choice: Choice | None = None) -> RawItems:
 
     Samples along the last axis, as many as there are labels, are moved to the first.
     """
-    choice, found = choice or Choice(), read_mat(path)
-    wanted = {*choice.features, choice.label, *SAMPLES, *LABELS}
-    if unread := [n for n, value in found.items() if isinstance(value, Unread)]:
-        read_mat(path, *(n for n in unread if {n, n.lower()} & wanted))  # raises an error
-    arrays = Variables((n, array) for n, v in found.items() if (array := _as_array(v)) is not None)
-    labels = _key({name.lower(): name for name in arrays}, LABELS, choice.label)
-    n = len(arrays[labels]) if labels is not None else 0
-    for name, array in arrays.items():
-        if array.ndim > 1 and array.shape[-1] == n != len(array):
-            arrays[name] = np.moveaxis(array, -1, 0)
-    return _read_archive(path, arrays, choice)
+    choice = choice or Choice()
+    return _read_archive(path, Variables(path, _with_fields(read_mat(path), choice)), choice)
+
+
+def _with_fields(found: dict[str, Any], choice: Choice) -> dict[str, Any]:
+    """Return variables with the fields of a structure of samples and labels in its place.
+
+    Fields of structures called ``train`` and ``test`` are called ``train_X`` and so on.
+    """
+    roles = ({*choice.features, *SAMPLES}, {choice.label, *LABELS})[: 1 + choice.needs_label]
+    fields: dict[str, Any] = {}
+    others = dict(found)
+    for name, value in found.items():
+        is_one = isinstance(value, dict) and all(len(entries) == 1 for entries in value.values())
+        if is_one and all(role & {w for n in value for w in (n, n.lower())} for role in roles):
+            part = f"{name}_" if name.lower() in SPLITS else ""
+            inside = {part + field: entries[0] for field, entries in value.items()}
+            if fields.keys() & inside.keys():  # which structure?
+                return found
+            fields |= inside
+            del others[name]
+    return found if fields.keys() & others.keys() else fields | others
 
 
 def _as_array(value: Any) -> Array | None:
-    """Return numbers, or a list of texts, as an array; None for others."""
-    if isinstance(value, list) and all(isinstance(text, str) for text in value):
-        return np.array(value)
+    """Return numbers, or a list of texts or of numbers, as an array; None for others."""
+    if isinstance(value, int | float):
+        return np.array([[value]])
+    for kinds in (str, int | float):
+        if isinstance(value, list) and all(isinstance(entry, kinds) for entry in value):
+            return np.array(value)
     return value if isinstance(value, np.ndarray) else None
 
 
+def _as_vector(array: Array) -> Array:
+    """Return a row or a column, which have one long axis, with that axis alone."""
+    return array.reshape(-1) if array.size == max(array.shape, default=1) else array
+
+
 def _read_archive(path: Path, archive: Arrays, choice: Choice) -> RawItems:
-    every = {name.lower(): name for name in archive.names}
+    every: dict[str, str] = {}
+    # Of "x" and "X", the larger is usually meant.
+    for name in sorted(archive.names, key=lambda n: -math.prod(archive.shape(n) or (0,))):
+        lower = name.lower()
+        while lower in every:
+            lower += " "
+        every[lower] = name
+    raw = _read_parts(path, archive, every, choice)
+    classes = _key(every, CLASS_NAMES, None)
+    if classes is not None and archive.shape(classes) is not None:
+        names, in_matlab = _as_vector(archive[classes]), isinstance(archive, Variables)
+        labels = _named(raw.labels, names, in_matlab=in_matlab)
+        if labels is not raw.labels and raw.summary is not None:
+            raw.summary.left_out.pop(classes, None)
+        raw = raw._replace(labels=labels)
+    return raw
+
+
+def _read_parts(path: Path, archive: Arrays, every: Mapping[str, str], choice: Choice) -> RawItems:
+    """Read training and test samples in arrays of their own, or all samples."""
     parts: dict[str, dict[str, str]] = {}
     others = {}  # of no part, such as names of classes
     for lower, name in every.items():
@@ -143,25 +192,30 @@ def _read_part(path: Path, archive: Arrays, keys: Mapping[str, str], choice: Cho
     samples, labels = _key(keys, SAMPLES, wanted), _key(keys, LABELS, choice.label)
     doubts = []
     if samples is None or (labels is None and choice.needs_label):
-        samples, labels = _by_shape(path, archive, samples, labels, choice)
+        samples, labels = _by_shape(path, archive, keys, samples, labels, choice)
         doubts.append(
             f"array {samples!r} holds the samples and {labels!r} the labels, by their shapes; to "
             "name others, pass --features NAME --label NAME (features=['NAME'], label='NAME')"
         )
     X = archive[samples]
-    y = np.full(X.shape[:1], "") if labels is None else archive[labels]
-    test = archive["test"] if "test" in archive.names else None
+    y = np.full(X.shape[:1], "") if labels is None else _as_vector(archive[labels])
+    if isinstance(archive, Variables) and X.ndim > 1 and y.shape == X.shape[-1:]:
+        if len(y) != len(X):
+            X = np.moveaxis(X, -1, 0)
+        elif labels is not None:
+            doubts.append(
+                f"the first axis of {samples!r} holds the samples, and the last is as long; if "
+                "they are along the last, move it"
+            )
+    test = _as_vector(archive["test"]) if "test" in archive.names else None
     raw = _checked(path, X, y, test, (samples, labels or "y"))
     used = {samples, labels, "test"}
-    classes = _key(keys, CLASS_NAMES, None)
-    if classes is not None and archive.shape(classes) is not None:
-        decoded = _named(raw.labels, archive[classes])
-        used |= set() if decoded is raw.labels else {classes}
-        raw = raw._replace(labels=decoded)
     for role, names, named in (("texts", TEXTS, choice.text), ("ids", IDS, choice.id)):
         name = _key(keys, names, named)
-        array = None if name is None else archive[name]
-        if array is not None and array.shape == (len(X),):
+        if name is None or (named is None and archive.shape(name) is None):
+            continue
+        array = _as_vector(archive[name])
+        if array.shape == (len(X),):
             used.add(name)
             is_bytes = array.dtype.kind == "S"
             column = (np.char.decode(array, errors="replace") if is_bytes else array).astype(object)
@@ -169,47 +223,71 @@ def _read_part(path: Path, archive: Arrays, keys: Mapping[str, str], choice: Cho
     assert raw.summary is not None
     raw.summary.left_out |= {n: "other arrays" for n in keys.values() if n not in used}
     raw.summary.doubts.extend(doubts)
-    shapes = {n: archive.shape(n) or () for n in raw.summary.left_out}
+    shapes = {n: _shape(archive, n) or () for n in raw.summary.left_out}
     for role, chosen_name, name, usual in (
         ("features", wanted, samples, SAMPLES),
         ("label", choice.label, labels, LABELS),
     ):
-        others = [keys[n] for n in usual if keys.get(n) in shapes and not chosen_name]
-        others = [n for n in others if shapes[n][:1] == X.shape[:1]]
+        others = [n for k, n in keys.items() if k.strip() in usual and not chosen_name]
+        others = [n for n in others if n in shapes and shapes[n][:1] == X.shape[:1]]
         if others and (role == "label" or np.prod(shapes[others[0]]) != X.size):
             raw.summary.doubts.append(
                 f"array {name!r} holds the {'samples' if role == 'features' else 'labels'}, and "
                 f"{others[0]!r} is not read; to read it instead, pass --{role} {others[0]} "
                 f"({role}={others[0]!r})"
             )
-    columns = [n for n, shape in shapes.items() if len(shape) == 1 and shape[0] <= len(X)]
-    if chosen := [repr(n) for n in columns if _selects_rows(n, archive[n], len(X))]:
+    rows = [
+        n
+        for n, shape in shapes.items()
+        if (len(shape) == 1 and shape[0] <= len(X))
+        or (len(shape) == 2 and SOME_ROWS.search(n.lower()))
+    ]
+    if chosen := [repr(n) for n in rows if _selects_rows(n, _as_vector(archive[n]), len(X))]:
         raw.summary.doubts.append(
             f"array {listed(chosen)} is not read; if it tells which rows are labeled, save "
             f"{labels or 'y'} with -1 in the others; if it tells the test rows, save them as "
             "booleans called test"
         )
+    if unlabeled := [repr(n) for n in shapes if WITHOUT_LABELS.search(n.lower())]:
+        raw.summary.doubts.append(
+            f"array {listed(unlabeled)} is not read; if it holds samples without labels, append "
+            f"them to {samples}, and -1 to {labels or 'y'} for each"
+        )
     return raw
 
 
-def _selects_rows(name: str, column: Array, n: int) -> bool:
-    """Whether a column is a mask of n rows or, by its name and content, the numbers of some."""
-    if column.dtype == bool:
-        return len(column) == n
-    if column.dtype.kind == "U" and len(column) == n:
-        return {folded(cell) for cell in column.tolist()} <= SPLITS.keys()
-    if column.dtype.kind not in "iu" or not SOME_ROWS.search(name.lower()):
+def _selects_rows(name: str, array: Array, n: int) -> bool:
+    """Whether an array is a mask of n rows or, by its name and content, the numbers of some."""
+    is_column = array.shape == (n,)
+    if array.dtype == bool:
+        return is_column
+    if array.dtype.kind == "U" and is_column:
+        return {folded(cell) for cell in array.tolist()} <= SPLITS.keys()
+    if array.dtype.kind not in "iuf" or not array.size or not SOME_ROWS.search(name.lower()):
         return False
-    distinct = np.unique(column)
-    return 0 < len(distinct) == len(column) < n and bool(0 <= distinct[0] <= distinct[-1] <= n)
+    if {*np.unique(array)} == {0, 1}:
+        return is_column
+    lines = (array,) if array.ndim == 1 else (array[0], array[:, 0])  # one per draw of rows
+    is_distinct = any(len(np.unique(line)) == len(line) < n for line in lines)
+    is_whole = is_distinct and bool((array == np.rint(array)).all())
+    return is_whole and bool(0 <= array.min() <= array.max() <= n)
 
 
-def _named(codes: Array, names: Array) -> Array:
-    """Return the names of classes for their numbers, "" for -1; the numbers if names are none."""
-    is_list = names.ndim == 1 and names.dtype.kind == "U" and codes.dtype.kind in "iu"
-    if not is_list or not len(codes) or not -1 <= codes.min() <= codes.max() < len(names):
+def _named(codes: Array, names: Array, *, in_matlab: bool) -> Array:
+    """Return the names of classes for their numbers, "" for -1; the numbers if names are none.
+
+    The first has the number 0, but 1 in a file of MATLAB without 0 among the numbers.
+    """
+    known = codes[codes != -1]
+    is_list = names.ndim == 1 and names.dtype.kind == "U" and codes.dtype.kind in "iuf"
+    # Beside a single number, -1 may be a class.
+    is_signed = len(known) < len(codes) and len(np.unique(known)) < 2
+    if not is_list or is_signed or not len(known) or not (known == np.rint(known)).all():
         return codes
-    return np.append(names, "")[codes]
+    first = int(in_matlab and known.min() > 0)
+    if not first <= known.min() <= known.max() < first + len(names):
+        return codes
+    return np.append(names, "")[np.where(codes == -1, -1, codes - first).astype(np.int64)]
 
 
 def _read_records(path: Path, records: Array, choice: Choice) -> RawItems:
@@ -221,21 +299,35 @@ def _read_records(path: Path, records: Array, choice: Choice) -> RawItems:
 def _key(keys: Mapping[str, str], usual: Sequence[str], named: str | None) -> str | None:
     """Return the array that the user names, or else that has a usual name."""
     if named is not None:
-        return next((key for name, key in keys.items() if named in (key, name)), None)
+        return named if named in keys.values() else keys.get(named)
     return next((keys[name] for name in usual if name in keys), None)
 
 
+def _shape(archive: Arrays, name: str) -> tuple[int, ...] | None:
+    """Return the shape of an array, as `_as_vector` would leave it; None if it cannot be read."""
+    shape = archive.shape(name)
+    n = math.prod(shape or ())
+    return (n,) if shape is not None and n == max(shape, default=1) else shape
+
+
 def _by_shape(
-    path: Path, archive: Arrays, samples: str | None, labels: str | None, choice: Choice
+    path: Path,
+    archive: Arrays,
+    keys: Mapping[str, str],
+    samples: str | None,
+    labels: str | None,
+    choice: Choice,
 ) -> tuple[str, str]:
     """Find the only matrix and the only column of as many rows."""
-    shapes = {name: shape for name in archive.names if (shape := archive.shape(name)) is not None}
-    if samples is not None and samples not in shapes:
-        archive[samples]  # raises an error that says why
-    matrices = [samples] if samples else [n for n, shape in shapes.items() if len(shape) > 1]
+    shapes = {n: shape for n in keys.values() if (shape := _shape(archive, n)) is not None}
+    for name in [samples] if samples else [] if shapes else list(keys.values())[:1]:
+        archive[name]  # raises an error if it is of another kind
+    matrices = (
+        [samples] if samples else [n for n, s in shapes.items() if len(s) > 1 and n != labels]
+    )
     if len(matrices) == 1 and not choice.features and choice.label is None:
         n = shapes[matrices[0]][:1]
-        columns = [labels] if labels else [k for k, s in shapes.items() if s in (n, (*n, 1))]
+        columns = [labels] if labels else [k for k, s in shapes.items() if s == n]
         columns = [name for name in columns if name.lower() not in ("test", *TEXTS, *IDS)]
         # Numbers of rows and names of files are all distinct.
         if len(columns) == 1 and (labels or len(np.unique(archive[columns[0]])) < n[0]):
@@ -246,8 +338,9 @@ def _by_shape(
             "numpy.savez(path, X=matrix.toarray(), y=labels)."
         )
     raise ValueError(
-        f"{path}: must contain arrays X and y; got {archive.names}. Name them: --features NAME "
-        "--label NAME (features=['NAME'], label='NAME')."
+        f"{path}: must contain arrays X and y; got [{listed(list(map(repr, archive.names)))}]. "
+        "Name them: --features NAME --label NAME (features=['NAME'], label='NAME'); or save X, "
+        "with one sample per row, and y."
     )
 
 
@@ -310,9 +403,12 @@ def label_file(path: Path) -> Path:
 
 def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
     """Read a .npy file without objects; memory-mapped if ``in_place``."""
-    if path.is_dir() or path.suffix == ".npz":
+    if path.is_dir() or path.suffix.lower() in (".npz", ".mat"):
         kind = "a folder" if path.is_dir() else "several arrays"
-        raise ValueError(f"{path} must be a .npy file with one array; got {kind}.")
+        raise ValueError(
+            f"{path} must be a .npy file with one array; got {kind}. Pass it alone, with samples "
+            "and labels inside."
+        )
     if table_suffix(path) is not None:
         raise ValueError(
             f"{path} must be a .npy file with one array; got a table. Pass one table alone, with "
@@ -363,22 +459,16 @@ def _checked(
             f"{path}: {names[0]} must be an array of numbers (n, d) or of images (n, height, width["
             f", channels]); got shape {items.shape}, dtype {items.dtype}.{one}"
         )
-    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    y = _as_vector(y)
     if y.ndim != 1 or len(y) != len(items):
-        way_out = " If they are one-hot, save y.argmax(axis=1)." if y.ndim > 1 else ""
-        if y.shape == items.shape[-1:]:
-            turned = "{}.T" if items.ndim == 2 else "np.moveaxis({}, -1, 0)"
-            way_out = f" Save {turned.format(names[0])}."
-        elif y.size == len(items):
-            way_out = f" Save {names[1]}.ravel()."
         raise ValueError(
             f"{labels or path}: {names[1]} must have {len(items)} labels, one per row; got shape "
-            f"{y.shape}.{way_out}"
+            f"{y.shape}.{_way_out(items.shape, y.shape, *names, in_matlab=path.suffix == '.mat')}"
         )
     if test is not None and (test.dtype != bool or test.shape != y.shape):
         raise ValueError(
             f"{path}: test must have {len(items)} booleans, one per row; "
-            f"got shape {test.shape}, dtype {test.dtype}."
+            f"got shape {test.shape}, dtype {test.dtype}. Save booleans: test == 1."
         )
     size = " x ".join(f"{length:,}" for length in items.shape)
     summary = Summary(str(path), {"samples": f"array {names[0]}, {size}"})
@@ -391,3 +481,23 @@ def _checked(
     if has_channels_first(items.shape[1:]):
         items = np.moveaxis(items, 1, -1)
     return RawItems(items, y, test, summary=summary)
+
+
+def _way_out(
+    X_shape: tuple[int, ...], y_shape: tuple[int, ...], X: str, y: str, *, in_matlab: bool
+) -> str:
+    """Tell how to save labels, or samples, of shapes that do not fit."""
+    n_long = sum(length > 1 for length in X_shape)
+    if y_shape == X_shape[-1:]:
+        return f" Save {X}.T." if n_long <= 2 else f" Save np.moveaxis({X}, -1, 0)."
+    if 1 < len(y_shape) < len(X_shape) and y_shape == X_shape[: len(y_shape)]:
+        columns = f"{X}.reshape(-1, {X}.shape[-1])", f"{y}.ravel()"
+        if in_matlab:
+            columns = f"reshape({X}, [], size({X}, ndims({X})))", f"{y}(:)"
+        return f" If each pixel is a sample, save {' and '.join(columns)}."
+    for n in (X_shape[0], X_shape[-1]):
+        if len(y_shape) == 2 and n in y_shape:
+            axis = 1 - y_shape.index(n)
+            code = f"[~, y] = max({y}, [], {axis + 1})" if in_matlab else f"{y}.argmax(axis={axis})"
+            return f" If they are one-hot, save {code}."
+    return ""

@@ -91,7 +91,7 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
         return _read_folder(path, choice, encoding)
     check_regular(path)
     suffix = path.suffix.lower()
-    if suffix in (".npz", ".npy", ".zip"):
+    if suffix in (".npz", ".npy", ".mat", ".zip"):
         check_signature(path)
     if suffix == ".npz":
         return read_npz(path, choice)
@@ -147,7 +147,7 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
     check_inside(folder, [str(p.relative_to(folder)) for p in tables])
     n_images = sum(is_image_name(p.name) for p in files)
     has_images = n_images > 0
-    arrays = [p for p in files if p.suffix.lower() in (".npy", ".npz")]
+    arrays = [p for p in files if p.suffix.lower() in (".npy", ".npz", ".mat")]
     if tables and arrays and not has_images:
         raise ValueError(
             f"{folder}: which file holds the samples, {tables[0].name} or {arrays[0].name}? Name "

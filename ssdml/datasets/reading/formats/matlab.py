@@ -10,17 +10,11 @@ import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ssdml.utils.files import (
-    WAYS_OUT,
-    MemoryLimitError,
-    check_memory,
-    check_regular,
-    read_regular,
-)
+from ssdml.utils.files import MemoryLimitError, check_memory, check_regular, read_regular
 from ssdml.utils.typing import Array
 
 HEADER = 128
@@ -34,13 +28,42 @@ ENCODINGS = {1: "ascii", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 1
 CELL, STRUCTURE, TEXT = 1, 2, 4
 NUMERIC = dict(zip(range(6, 16), "f8 f4 i1 u1 i2 u2 i4 u4 i8 u8".split(), strict=True))
 LOGICAL, COMPLEX = 0x200, 0x800
-OTHERS = {3: "an object", 5: "a sparse matrix", 16: "a function", 17: "an opaque object"}
+OBJECT = 17  # of a class of which only its name is read
+OTHERS = {3: "an object", 5: "a sparse matrix", 16: "a function"}
+IN_MATLAB = {  # ways out
+    "a sparse matrix": "full({0})",
+    "complex numbers": "real({0}) or abs({0})",
+    "an object of class categorical": "cellstr({0})",
+    "an object of class string": "cellstr({0})",
+    "an object of class table": "table2array({0}) and its labels, or writetable({0}, 'table.csv')",
+    "a structure": "its fields: save(FILE, '-struct', '{0}', '-v7')",
+    "structures": "a matrix of each field, such as vertcat({0}.FIELD)",
+    "a cell array": "a matrix, such as {0}{{1}}",
+    "text": "cellstr({0})",
+}
+IN_PYTHON = (
+    "In Python, load it with scipy.io.loadmat, or h5py for version 7.3, and use numpy.savez."
+)
 
 
 class Unread(NamedTuple):
     """A variable of a kind that is not read."""
 
     kind: str
+
+
+def refuse(path: Path, name: str, value: Any) -> NoReturn:
+    """Raise ValueError for a variable that is not of the kind that is needed."""
+    kind = "a cell array" if isinstance(value, list) else "text"
+    if isinstance(value, Unread):
+        kind = value.kind
+    elif isinstance(value, dict):
+        is_one = all(len(entries) == 1 for entries in value.values())
+        kind = "a structure" if is_one else "structures"
+    fix = f"In MATLAB, save {IN_MATLAB[kind].format(name)}. " if kind in IN_MATLAB else ""
+    raise ValueError(
+        f"{path}: {name} must be numbers or a list of texts; got {kind}. {fix}{IN_PYTHON}"
+    )
 
 
 def read_mat(path: Path, *names: str) -> dict[str, Any]:
@@ -55,9 +78,10 @@ def read_mat(path: Path, *names: str) -> dict[str, Any]:
     Returns
     -------
     variables : dict
-        Text is a str, a number an int or a float, a row or a column of numbers an array of shape
-        (n,), a cell array is a list, and a structure array a dict with one list per field.
-        Without names, other kinds are an `Unread`.
+        Numbers are an array of at least two axes, but a single one in a cell or a field is an int
+        or a float. Text is a str, and its rows a list of them without final spaces. A cell array is
+        a list, and a structure array a dict with one list per field. Other kinds are an `Unread`,
+        and raise an error if they are named.
 
     Raises
     ------
@@ -69,10 +93,16 @@ def read_mat(path: Path, *names: str) -> dict[str, Any]:
     """
     on_disk = check_regular(path)
     content = read_regular(path)
-    if content[:4] in (b"\x89HDF", b"\0\0\0\0") or content[:19] == b"MATLAB 7.3 MAT-file":
-        raise ValueError(f"{path}: must be a MATLAB 5 file; got another version. Save it by -v7.")
+    is_4 = 0 in content[:4]  # where version 5 has text
+    if is_4 or content[:4] == b"\x89HDF" or content[:19] == b"MATLAB 7.3 MAT-file":
+        raise ValueError(
+            f"{path}: must be a MATLAB 5 file; got version {4 if is_4 else 7.3}. In MATLAB, save "
+            f"it by -v7. {IN_PYTHON}"
+        )
     try:
         found = dict(_variables(path, content, on_disk))
+        if not found:
+            raise ValueError("it ends after its header")
     except MemoryLimitError:
         raise
     except (ValueError, IndexError, OverflowError, zlib.error) as error:
@@ -82,11 +112,8 @@ def read_mat(path: Path, *names: str) -> dict[str, Any]:
         raise ValueError(f"{path}: must contain {', '.join(names)}; {missing[0]} is missing.")
     for name in names:
         if isinstance(found[name], Unread):
-            raise ValueError(
-                f"{path}: {name} must be numbers, text, cells or a structure; got "
-                f"{found[name].kind}. {WAYS_OUT['.mat']}."
-            )
-    return {name: found[name] for name in names or found}
+            refuse(path, name, found[name])
+    return {name: found[name] for name in names or found if name}  # objects are in one without
 
 
 def _variables(path: Path, content: bytes, on_disk: int) -> Iterator[tuple[str, Any]]:
@@ -160,12 +187,15 @@ class Elements:
             raise ValueError(f"cells lie in each other, more than {DEEPEST} deep")
         flags = int(self._numbers()[0])
         kind = flags & 0xFF
+        if kind == OBJECT:
+            name, _, of_class = (self.next()[1].decode("ascii") for _ in range(3))
+            return name, Unread(f"an object of class {of_class}")
         shape = self._numbers().tolist()
         if not all(isinstance(length, int) and length >= 0 for length in shape):
             raise ValueError("an array has no shape")
         size, name = math.prod(shape), self.next()[1].decode("ascii")
         if kind == TEXT:
-            return name, self._text(size)
+            return name, self._text(shape)
         if kind in NUMERIC and not flags & COMPLEX:
             return name, self._values(shape, "?" if flags & LOGICAL else NUMERIC[kind])
         if kind == CELL:
@@ -173,11 +203,12 @@ class Elements:
         if kind == STRUCTURE:
             return name, self._structure(size, depth)
         other = "complex numbers" if kind in NUMERIC else OTHERS.get(kind)
-        if depth or other is None:
-            raise ValueError(f"it contains {other or f'the class {kind}'}")
+        if other is None:
+            raise ValueError(f"it contains the class {kind}")
         return name, Unread(other)
 
-    def _text(self, size: int) -> str:
+    def _text(self, shape: list[int]) -> str | list[str]:
+        size = math.prod(shape)
         if not size:
             return ""
         kind, body = self.next()
@@ -186,17 +217,19 @@ class Elements:
         encoding = ENCODINGS[kind]
         if encoding in ("utf-16", "utf-32"):
             encoding += "-le" if self._order == "<" else "-be"
-        return body.decode(encoding)
+        text = body.decode(encoding)
+        if len(shape) != 2 or shape[0] == 1:
+            return text
+        if len(text) != size:
+            raise ValueError(f"a text of {size} characters has {len(text)}")
+        return [text[row :: shape[0]].rstrip() for row in range(shape[0])]
 
-    def _values(self, shape: list[int], dtype: str) -> Any:
+    def _values(self, shape: list[int], dtype: str) -> Array:
         """Return numbers in the precision of their class: a file stores small ones in less."""
         values, size = self._numbers(), math.prod(shape)
         if len(values) != size:
             raise ValueError(f"an array of {size} numbers has {len(values)}")
-        if size == 1:
-            return values.item()
-        values = values.astype(dtype, copy=False)
-        return values if size == max(shape) else values.reshape(shape, order="F")
+        return values.astype(dtype, copy=False).reshape(shape, order="F")
 
     def _children(self, count: int, depth: int) -> list[Any]:
         if 8 * count > self.n_left:
@@ -207,7 +240,9 @@ class Elements:
         kind, body = self.next()
         if kind != MATRIX:
             raise ValueError(f"an entry has the type {kind}")
-        return Elements(body, self._order).matrix(depth + 1)[1]
+        value = Elements(body, self._order).matrix(depth + 1)[1]
+        is_number = isinstance(value, np.ndarray) and value.size == 1
+        return value.item() if is_number else value
 
     def _structure(self, size: int, depth: int) -> dict[str, list[Any]]:
         (width,) = self._numbers().tolist()

@@ -1,4 +1,4 @@
-"""Readers of arrays in the files of NumPy and MATLAB."""
+"""Readers of arrays in the files of NumPy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.io import savemat
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.reading.arrays import (
@@ -32,31 +31,6 @@ def assert_read(raw, labels=Y, test=None):
     assert raw.test is None if test is None else (raw.test == test).all()
 
 
-def test_matlab_files_are_read_as_npz(tmp_path):
-    path, test = tmp_path / "items.mat", np.array([False, True, False])
-    for arrays in ({"X": X, "y": Y.astype(object)}, {"Fea": X, "gnd": Y.astype(object)}):
-        savemat(path, arrays | {"options": {"k": 3}}, do_compression=True)
-        assert_read(read_path(path))
-    savemat(path, {"X": X.T, "labels": np.array([[1], [2], [1]]), "test": test})
-    assert_read(read_path(path), labels=[1, 2, 1], test=test)
-    savemat(path, {"trainX": X, "trainY": [1, 2, 1]} | {"testX": X[:2], "testY": [1, 2]})
-    assert read_path(path).test.tolist() == [False] * 3 + [True] * 2
-
-
-def test_images_of_matlab_are_along_its_last_axis(tmp_path, rng):
-    images = rng.integers(0, 256, (8, 7, 3, 20), dtype=np.uint8)
-    savemat(tmp_path / "train_8x7.mat", {"X": images, "y": rng.integers(1, 3, (20, 1))})
-    data = load_dataset(tmp_path / "train_8x7.mat")
-    assert data.item_shape == (8, 7, 3)
-    np.testing.assert_allclose(data.X[4].reshape(8, 7, 3), images[..., 4] / 255, rtol=1e-6)
-
-
-def test_sparse_matrix_of_matlab_is_refused_by_name(tmp_path):
-    savemat(tmp_path / "t.mat", {"fea": sparse.csc_array(X), "gnd": [1, 2, 1]})
-    with pytest.raises(ValueError, match=r"t\.mat: fea must be numbers, .*; got a sparse matrix\."):
-        read_path(tmp_path / "t.mat")
-
-
 def test_npz_with_optional_test_mask(tmp_path):
     path = tmp_path / "items.npz"
     np.savez(path, X=X, y=Y)
@@ -77,6 +51,10 @@ def test_npz_with_optional_test_mask(tmp_path):
         ("idx", [7, 0], False),
         ("sizes", [0, 2], False),
         ("labels_of_parts", ["a"], False),
+        ("isTest", [0.0, 1.0, 0.0], True),  # as MATLAB has masks and indices
+        ("trainIdx", [[1.0], [3.0]], True),
+        ("idxLabs", [[1, 3], [2, 3]], True),  # of two draws
+        ("train_loss", [0.5, 0.25], False),
     ],
 )
 def test_arrays_that_select_rows_are_told(tmp_path, name, array, is_told):
@@ -145,6 +123,34 @@ def test_npz_with_unknown_names_is_read_by_shape(tmp_path):
     assert_read(read_npz(tmp_path / "items.npz", Choice(features=("p",), label="r")), Y[::-1])
 
 
+def test_rows_and_columns_are_vectors(tmp_path):
+    test, names = np.array([False, True, False]), np.array(["a", "b", "c"])
+    for shape in ((1, 3), (3, 1)):
+        arrays = {"y": Y, "test": test, "names": names}
+        arrays = {name: array.reshape(shape) for name, array in arrays.items()}
+        np.savez(tmp_path / "t.npz", X=X, **arrays)
+        assert_read(read_npz(tmp_path / "t.npz"), test=test)
+        assert read_npz(tmp_path / "t.npz").ids.tolist() == names.tolist()
+        np.savez(tmp_path / "t.npz", p=X, q=Y.reshape(shape))
+        assert_read(read_npz(tmp_path / "t.npz"))
+
+
+def test_arrays_of_one_name_in_two_cases_are_chosen_by_name(tmp_path):
+    np.savez(tmp_path / "t.npz", x=X[:, :1], X=X, Y=Y, y=Y[::-1])
+    read = load_dataset(tmp_path / "t.npz", features="x", label="y")
+    np.testing.assert_array_equal(read.X, X[:, :1])
+    assert read.y.tolist() == [0, 1, 0]
+    np.testing.assert_array_equal(read_npz(tmp_path / "t.npz").items, X)
+
+
+def test_parts_are_read_by_shape(tmp_path):
+    arrays = {"train_patterns": X, "train_labels": Y, "test_patterns": X[:2], "test_labels": Y[:2]}
+    np.savez(tmp_path / "t.npz", **arrays)
+    raw = read_npz(tmp_path / "t.npz")
+    assert raw.test.tolist() == [False] * 3 + [True] * 2
+    assert "'train_patterns' holds the samples" in raw.summary.doubts[0]
+
+
 @pytest.mark.parametrize("kind", ["U", "S"])
 def test_npz_with_texts_and_ids(tmp_path, kind):
     path, texts = tmp_path / "items.npz", np.array(["one", "two", "three"])
@@ -208,8 +214,9 @@ def test_channels_may_come_first(tmp_path, n_channels):
 
 def test_several_arrays_are_not_an_npy(tmp_path):
     np.savez(tmp_path / "data.npz", X=X)
-    with pytest.raises(ValueError, match="file with one array; got several arrays"):
-        read_npy(tmp_path / "data.npz")
+    for name in ("data.npz", "data.mat"):
+        with pytest.raises(ValueError, match="file with one array; got several arrays"):
+            read_npy(tmp_path / name)
     with pytest.raises(ValueError, match="file with one array; got a folder"):
         read_npy(tmp_path)
 
@@ -374,6 +381,7 @@ def test_names_of_classes_beside_codes_are_used(tmp_path, name):
         ([2, -1, 0], ["cat", "dog"]),
         ([1, -1, 0], [0.5, 1.5]),
         ([1, -1, 0], np.array(["cat", None])),
+        ([1, -1, 1], ["cat", "dog"]),  # -1 may be a class
     ):
         np.savez(path, X=X, y=codes, **{name: names})
         assert read_npz(path).labels.tolist() == codes
@@ -419,6 +427,10 @@ def test_samples_in_columns_are_to_be_turned(tmp_path):
         ({"images": X[:, None]}, None),  # the same numbers in another shape
         ({"split": ["train", "train", "test"]}, "'split' is not read; .* booleans called test"),
         ({"place": ["up", "up", "down"]}, None),
+        ({"Y": Y[::-1]}, "'y' holds the labels, and 'Y' is not read; .* --label Y"),
+        ({"x": X[:, :1]}, "'X' holds the samples, and 'x' is not read; .* --features x"),
+        ({"x": 3.0}, None),
+        ({"X_unlabeled": X}, "'X_unlabeled' is not read; .*, append them to X, and -1 to y"),
     ],
 )
 def test_arrays_that_could_be_read_instead_are_told(tmp_path, arrays, doubt):
@@ -439,11 +451,17 @@ def test_vectors_of_several_axes_are_no_images(tmp_path, shape):
 @pytest.mark.parametrize(
     ("samples", "labels", "way_out"),
     [
-        (X, Y[None], r"y\.ravel\(\)"),
-        (np.moveaxis(np.zeros((3, 8, 9)), 0, -1), Y, r"np\.moveaxis\(X, -1, 0\)"),
+        (np.zeros((8, 9, 3)), Y, "Save np.moveaxis(X, -1, 0)."),
+        (X, np.eye(3)[:, :2], "If they are one-hot, save y.argmax(axis=1)."),
+        (X, np.eye(3)[:2], "If they are one-hot, save y.argmax(axis=0)."),
+        (
+            np.zeros((3, 4, 5)),
+            np.eye(3, 4),
+            "If each pixel is a sample, save X.reshape(-1, X.shape[-1]) and y.ravel().",
+        ),
     ],
 )
 def test_axes_in_another_order_have_a_way_out(tmp_path, samples, labels, way_out):
     np.savez(tmp_path / "t.npz", X=samples, y=labels)
-    with pytest.raises(ValueError, match=rf"labels, one per row; got shape .*\. Save {way_out}\."):
+    with pytest.raises(ValueError, match=rf"one per row; got shape .*\. {re.escape(way_out)}$"):
         read_npz(tmp_path / "t.npz")

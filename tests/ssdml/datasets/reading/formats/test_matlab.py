@@ -33,11 +33,10 @@ def test_every_kind_of_value_is_read(tmp_path, compressed):
     path = tmp_path / "x.mat"
     savemat(path, CONTENT, do_compression=compressed)
     found = read_mat(path, *CONTENT)
-    of_scipy = loadmat(path, squeeze_me=True)
-    for name in ("row", "bytes", "none"):
+    of_scipy = loadmat(path)
+    for name in ("row", "bytes", "none", "number", "count"):
         np.testing.assert_array_equal(found[name], of_scipy[name])
-    for name in ("text", "number", "count"):
-        assert found[name] == of_scipy[name]
+    assert found["text"] == of_scipy["text"].item()
     assert found["names"] == ["one", "", "three"]
     assert found["table"] == {"fname": TABLE["fname"][0].tolist(), "class": [1, 196, 3]}
 
@@ -77,7 +76,6 @@ HUGE = 2**31 - 1
 UNREAD = {
     "a sparse matrix": matrix(5, (1, 1), little(9, bytes(8))),
     "an object": matrix(3, (1, 1), little(9, bytes(8))),
-    "an opaque object": matrix(17, (1, 1), little(9, bytes(8))),
     "a function": matrix(16, (1, 1), little(9, bytes(8))),
     "complex numbers": matrix(0x806, (1, 1), little(9, bytes(8)), little(9, bytes(8))),
 }
@@ -97,7 +95,7 @@ HOSTILE = {
     "a negative shape": mat(matrix(6, (-1, -1), little(9, bytes(8)))),
     "an unknown class": mat(matrix(99, (1, 1), little(9, bytes(8)))),
     "an unknown type": mat(matrix(6, (1, 1), little(99, bytes(8)))),
-    "an object in cells": mat(matrix(1, (1, 1), matrix(17, (1, 1)))),
+    "an object without a class": mat(little(14, little(6, struct.pack("<II", 17, 0)))),
     "text of an unknown type": mat(matrix(4, (1, 1), little(9, bytes(8)))),
     "text of half a character": mat(matrix(4, (1, 1), little(4, b"a"))),
     "cells of numbers": mat(matrix(1, (1, 1), little(9, bytes(8)))),
@@ -105,6 +103,8 @@ HOSTILE = {
     "no arrays": mat(little(14, b"\0" * 7)),
     "a small element of 9 bytes": mat(struct.pack("<HHI", 14, 9, 0)),
     "a damaged stream": mat(struct.pack("<II", 15, 20) + zlib.compress(bytes(100))[:15] + bytes(5)),
+    "a header alone": mat(),
+    "rows of too few characters": mat(matrix(4, (2, 2), little(4, b"a\0b\0"))),
     "no byte order": b"MATLAB 5.0 MAT-file".ljust(128) + bytes(8),
 }
 
@@ -134,8 +134,24 @@ def test_other_kinds_are_refused_if_they_are_asked_for(tmp_path, kind):
     path.write_bytes(mat(UNREAD[kind], rest))
     assert read_mat(path) == {"x": Unread(kind), "y": 2}
     assert read_mat(path, "y") == {"y": 2}
-    with pytest.raises(ValueError, match=rf"x\.mat: x must be .*; got {kind}\. Load it with scipy"):
+    with pytest.raises(ValueError, match=rf"x\.mat: x must be .*; got {kind}\. In "):
         read_mat(path, "x")
+
+
+def test_objects_are_named_with_their_class(tmp_path):
+    path = tmp_path / "x.mat"
+    names = [little(1, text) for text in (b"x", b"MCOS", b"categorical")]
+    numbers = matrix(13, (2, 1), little(6, struct.pack("<II", 1, 2)), name=b"")
+    opaque = little(14, b"".join([little(6, struct.pack("<II", 17, 0)), *names, numbers]))
+    path.write_bytes(mat(opaque, numbers))  # the last holds the objects
+    assert read_mat(path) == {"x": Unread("an object of class categorical")}
+    with pytest.raises(ValueError, match=r"x must .* categorical\. In MATLAB, save cellstr\(x\)"):
+        read_mat(path, "x")
+
+
+def test_rows_of_characters_are_texts(tmp_path):
+    savemat(tmp_path / "x.mat", {"x": np.array(["ab ", "\u00e9", "cde"])})
+    assert read_mat(tmp_path / "x.mat", "x") == {"x": ["ab", "\u00e9", "cde"]}
 
 
 def test_numbers_keep_their_shape_and_class(tmp_path, rng):
@@ -151,10 +167,12 @@ def test_numbers_keep_their_shape_and_class(tmp_path, rng):
         np.testing.assert_array_equal(array, arrays[name], strict=True)
 
 
-@pytest.mark.parametrize("start", [b"MATLAB 7.3 MAT-file", b"\x89HDF\r\n", b"\0\0\0\0"])
+@pytest.mark.parametrize(
+    "start", [b"MATLAB 7.3 MAT-file", b"\x89HDF\r\n", b"\0\0\0\0", b"\x32\0\0\0", b"\0\0\3\xe8"]
+)
 def test_other_versions_say_how_to_save(tmp_path, start):
     (tmp_path / "x.mat").write_bytes(start.ljust(512))
-    with pytest.raises(ValueError, match=r"x\.mat: must be a MATLAB 5 file; .* Save it by -v7"):
+    with pytest.raises(ValueError, match=r"x\.mat: must be a MATLAB 5 file; .*, save it by -v7"):
         read_mat(tmp_path / "x.mat", "x")
 
 
