@@ -139,11 +139,17 @@ def stack_splits(train: RawItems, test: RawItems) -> RawItems:
     n_train, n_test = len(train.labels), len(test.labels)
     mask = np.arange(n_train + n_test) >= n_train
     shapes = [None if part.items is None else part.items.shape[1:] for part in (train, test)]
+    where = "stack_splits" if train.summary is None else train.summary.title
     if shapes[0] != shapes[1]:
-        where = "stack_splits" if train.summary is None else train.summary.title
         raise ValueError(
             f"{where}: training and test samples must have one shape; got {shapes[0]} and "
             f"{shapes[1]}. Save them alike."
+        )
+    kinds = [str(part.items.dtype) for part in (train, test) if part.items is not None]
+    if "uint8" in kinds and any(kind.startswith("float") for kind in kinds):
+        raise ValueError(
+            f"{where}: training and test samples must have one type; got {' and '.join(kinds)}: "
+            "only bytes are divided by 255. Save them alike."
         )
     items = None if train.items is None else np.concatenate([train.items, test.items])
     both_texts = [part.texts for part in (train, test) if part.texts is not None]

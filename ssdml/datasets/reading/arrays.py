@@ -20,7 +20,6 @@ from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
 from ssdml.datasets.reading.table import (
     LABEL_NAMES,
-    SPLIT_WORD,
     SPLITS,
     Table,
     folded,
@@ -35,12 +34,13 @@ SAMPLES = ("x", "data", "features", "embeddings", "embedding", "images", "vector
 LABELS = ("y", "labels", "label", "targets", "target", "gnd", "arr_1")
 TEXTS, IDS = ("text", "texts"), ("ids", "id", "names", "filenames")
 CLASS_NAMES = ("class_names", "target_names", "label_names", "classes")
+PARTS = {**SPLITS, "tr": "train", "te": "test", "eval": "validation"}
 OF_PART = (  # names such as train_data and trainX, and X_train and Xtrain
-    re.compile(rf"(?P<part>{SPLIT_WORD})(_(?=.)|(?=[xy]$))(?P<name>.+)"),
-    re.compile(rf"(?P<name>.+?)(_|(?<=^[xy]))(?P<part>{SPLIT_WORD})"),
+    re.compile(rf"(?P<part>{'|'.join(PARTS)})([-_./](?=.)|(?=[xy]$))(?P<name>.+)"),
+    re.compile(rf"(?P<name>.+?)([-_./]|(?<=^[xy]))(?P<part>{'|'.join(PARTS)})"),
 )
-SOME_ROWS = re.compile(r"label|train|test|val|idx|ind(ex|ic)")
-WITHOUT_LABELS = re.compile(r"unlab|unsup|extra")
+SOME_ROWS = re.compile(r"label|train|test|val|idx|(?<!edge_)ind(ex|ic)")
+MORE_ROWS = re.compile(r"unlab|unsup|extra|arr_\d")
 NPY_FILES = tuple(
     f"{p}_{file}" for p in ("train", "test") for file in ("X.npy", "y.npy", "text.txt")
 )
@@ -140,13 +140,16 @@ def _as_vector(array: Array) -> Array:
 
 
 def _read_archive(path: Path, archive: Arrays, choice: Choice) -> RawItems:
-    every: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    taken: set[str] = set()
     # Of "x" and "X", the larger is usually meant.
     for name in sorted(archive.names, key=lambda n: -math.prod(archive.shape(n) or (0,))):
         lower = name.lower()
-        while lower in every:
+        while lower in taken:
             lower += " "
-        every[lower] = name
+        keys[name] = lower
+        taken.add(lower)
+    every = {keys[name]: name for name in archive.names}
     raw = _read_parts(path, archive, every, choice)
     classes = _key(every, CLASS_NAMES, None)
     if classes is not None and archive.shape(classes) is not None:
@@ -164,12 +167,16 @@ def _read_parts(path: Path, archive: Arrays, every: Mapping[str, str], choice: C
     others = {}  # of no part, such as names of classes
     for lower, name in every.items():
         if match := next(filter(None, (p.fullmatch(lower) for p in OF_PART)), None):
-            parts.setdefault(SPLITS[match["part"]], {})[match["name"]] = name
+            parts.setdefault(PARTS[match["part"]], {})[match["name"]] = name
         else:
             others[lower] = name
-    if "train" not in parts or every.keys() & {"x", "y"} or choice.features:
+    own = parts.get("train", {})
+    has_samples = _key(own, SAMPLES, None) is not None
+    if _key(others, SAMPLES, None) is None:
+        has_samples |= any(len(_shape(archive, name) or ()) > 1 for name in own.values())
+    if not has_samples or every.keys() & {"x", "y"} or choice.features:
         return _read_part(path, archive, every, choice)
-    read = {part: _read_part(path, archive, others | keys, choice) for part, keys in parts.items()}
+    read = {p: _read_part(path, archive, keys, choice, others) for p, keys in parts.items()}
     held_out = read.pop("test" if "test" in read else "validation", None)
     train = read.pop("train")
     for other in read.values():
@@ -184,8 +191,14 @@ def _read_parts(path: Path, archive: Arrays, every: Mapping[str, str], choice: C
     return stack_splits(train, held_out)
 
 
-def _read_part(path: Path, archive: Arrays, keys: Mapping[str, str], choice: Choice) -> RawItems:
-    """Read the arrays of which ``keys`` are the names in lower case."""
+def _read_part(
+    path: Path,
+    archive: Arrays,
+    keys: Mapping[str, str],
+    choice: Choice,
+    beside: Mapping[str, str] | None = None,
+) -> RawItems:
+    """Read the arrays of which ``keys`` are the names in lower case; tell of those beside them."""
     if len(archive.names) == 1 and (only := archive[archive.names[0]]).dtype.names:
         return _read_records(path, only, choice)
     wanted = choice.features[0] if choice.features else None
@@ -221,7 +234,8 @@ def _read_part(path: Path, archive: Arrays, keys: Mapping[str, str], choice: Cho
             column = (np.char.decode(array, errors="replace") if is_bytes else array).astype(object)
             raw = raw._replace(texts=column) if role == "texts" else raw._replace(ids=column)
     assert raw.summary is not None
-    raw.summary.left_out |= {n: "other arrays" for n in keys.values() if n not in used}
+    unused = [n for n in (*keys.values(), *(beside or {}).values()) if n not in used]
+    raw.summary.left_out |= dict.fromkeys(unused, "other arrays")
     raw.summary.doubts.extend(doubts)
     shapes = {n: _shape(archive, n) or () for n in raw.summary.left_out}
     for role, chosen_name, name, usual in (
@@ -248,10 +262,10 @@ def _read_part(path: Path, archive: Arrays, keys: Mapping[str, str], choice: Cho
             f"{labels or 'y'} with -1 in the others; if it tells the test rows, save them as "
             "booleans called test"
         )
-    if unlabeled := [repr(n) for n in shapes if WITHOUT_LABELS.search(n.lower())]:
+    if more := [repr(n) for n in shapes if MORE_ROWS.search(n.lower())]:
         raw.summary.doubts.append(
-            f"array {listed(unlabeled)} is not read; if it holds samples without labels, append "
-            f"them to {samples}, and -1 to {labels or 'y'} for each"
+            f"array {listed(more)} is not read; if it holds more samples, append them to "
+            f"{samples}, and their labels, or -1, to {labels or 'y'}"
         )
     return raw
 
@@ -338,7 +352,7 @@ def _by_shape(
             "numpy.savez(path, X=matrix.toarray(), y=labels)."
         )
     raise ValueError(
-        f"{path}: must contain arrays X and y; got [{listed(list(map(repr, archive.names)))}]. "
+        f"{path}: must contain arrays X and y; got [{listed(list(map(repr, keys.values())))}]. "
         "Name them: --features NAME --label NAME (features=['NAME'], label='NAME'); or save X, "
         "with one sample per row, and y."
     )
@@ -402,7 +416,11 @@ def label_file(path: Path) -> Path:
 
 
 def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
-    """Read a .npy file without objects; memory-mapped if ``in_place``."""
+    """Read a .npy file, or the only array of a .npz; memory-mapped if ``in_place``."""
+    if path.suffix.lower() == ".npz" and path.is_file():  # KMNIST has one array per file
+        with Archive(path, _PLAIN_ARRAYS) as archive:
+            if len(archive.names) == 1:
+                return archive[archive.names[0]]
     if path.is_dir() or path.suffix.lower() in (".npz", ".mat"):
         kind = "a folder" if path.is_dir() else "several arrays"
         raise ValueError(
@@ -455,11 +473,18 @@ def _checked(
     if not (holds_texts or is_numeric):
         one = " Save X.reshape(-1, 1) if a sample is one number." if items.ndim == 1 else ""
         one = " Save X.astype(float) of numbers." if items.dtype.kind == "U" else one
+        if items.dtype.names:
+            one = " Save numpy.lib.recfunctions.structured_to_unstructured(X)."
         raise ValueError(
             f"{path}: {names[0]} must be an array of numbers (n, d) or of images (n, height, width["
             f", channels]); got shape {items.shape}, dtype {items.dtype}.{one}"
         )
     y = _as_vector(y)
+    if y.dtype.names:
+        raise ValueError(
+            f"{labels or path}: {names[1]} must hold numbers or texts; got records of "
+            f"{listed(y.dtype.names)}. Save one of these columns."
+        )
     if y.ndim != 1 or len(y) != len(items):
         raise ValueError(
             f"{labels or path}: {names[1]} must have {len(items)} labels, one per row; got shape "

@@ -76,6 +76,8 @@ DISGUISED = {
     ("X.npy", r"a pointer of Git LFS"): lambda path: path.write_text(POINTER),
     ("u.csv", r"a web page\. Download"): lambda path: path.write_text("\n<!DOCTYPE html>\n<html>"),
     ("t.zip", r"text\. Let its name end in \.csv"): lambda path: path.write_text("p,label\n1,a\n"),
+    ("t.mat", r"text\. Let its name end in \.csv"): lambda path: path.write_text(" 1.0e+00 2\n"),
+    ("u.mat", r"a web page"): lambda path: path.write_text("<!DOCTYPE html>\n<html>"),
     ("t.xlsx", r"text\. Let its name end in \.csv"): lambda path: path.write_text("p,label\n1,a\n"),
 }
 

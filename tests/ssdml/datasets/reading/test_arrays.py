@@ -23,6 +23,10 @@ from ssdml.datasets.reading.summary import ReadingWarning
 
 X = np.array([[0.5, 1.0], [2.0, -3.0], [4.0, 0.25]])
 Y = np.array(["cat", "dog", "cat"])
+RECORDS = np.array(
+    [(0.5, b"cat", (1, 2)), (2.0, b"", (3, 4)), (4.0, b"dog", (5, 6))],
+    dtype=[("a", "f8"), ("label", "S3"), ("vector", "f4", 2)],
+)
 
 
 def assert_read(raw, labels=Y, test=None):
@@ -55,6 +59,7 @@ def test_npz_with_optional_test_mask(tmp_path):
         ("trainIdx", [[1.0], [3.0]], True),
         ("idxLabs", [[1, 3], [2, 3]], True),  # of two draws
         ("train_loss", [0.5, 0.25], False),
+        ("edge_index", [[0, 1], [1, 2]], False),
     ],
 )
 def test_arrays_that_select_rows_are_told(tmp_path, name, array, is_told):
@@ -81,11 +86,15 @@ def test_npz_with_other_usual_names(tmp_path, samples, labels):
 
 
 @pytest.mark.parametrize(
-    "names", ["x_{}, y_{}", "{}_images, {}_labels", "X_{}, y_{}", "X{}, y{}", "{}X, {}Y"]
+    "names",
+    ["x_{}, y_{}", "{}_images, {}_labels", "X_{}, y_{}", "X{}, y{}", "{}X, {}Y", "{}/x, {}.y"],
 )
-@pytest.mark.parametrize("held_out", ["test", "val", "validation", "dev"])
-def test_npz_with_parts(tmp_path, names, held_out):
-    rows = {"train": [0, 1], held_out: [2]}
+@pytest.mark.parametrize(
+    "parts", ["train test", "train val", "train validation", "train dev", "train eval", "tr te"]
+)
+def test_npz_with_parts(tmp_path, names, parts):
+    train, held_out = parts.split()
+    rows = {train: [0, 1], held_out: [2]}
     samples, labels = names.split(", ")
     arrays = {samples.format(part): X[r] for part, r in rows.items()}
     arrays |= {labels.format(part): Y[r] for part, r in rows.items()}
@@ -102,6 +111,40 @@ def test_arrays_beside_parts_are_used_or_told(tmp_path):
     raw = read_npz(tmp_path / "items.npz")
     assert raw.labels.tolist() == ["dog", "cat", "dog"]
     assert raw.summary.left_out.keys() == {"mean", "test_masks", "testament"}
+
+
+@pytest.mark.parametrize("names", ["idx_{}", "{}_mask"])
+def test_rows_of_parts_are_no_parts(tmp_path, names):
+    rows = {
+        names.format(part): np.array([part == "test", False, True]) for part in ("train", "test")
+    }
+    np.savez(tmp_path / "items.npz", features=X, labels=Y, **rows)
+    raw = read_npz(tmp_path / "items.npz")
+    assert_read(raw)
+    assert "is not read; if it tells which rows are labeled" in raw.summary.doubts[0]
+
+
+def test_samples_of_parts_are_their_own(tmp_path):
+    arrays = {
+        "train_embeddings": X[:2],
+        "y_train": Y[:2],
+        "test_embeddings": X[2:],
+        "y_test": Y[2:],
+    }
+    np.savez(tmp_path / "items.npz", data=np.zeros((1, 2)), label=["cow"], **arrays)
+    raw = read_npz(tmp_path / "items.npz")
+    assert_read(raw, test=[False, False, True])
+    assert raw.summary.left_out.keys() == {"data", "label"}
+
+
+def test_bytes_are_not_mixed_with_fractions(tmp_path):
+    images = np.full((2, 4, 4), 255, np.uint8)
+    arrays = {"x_train": images, "y_train": [0, 1], "x_test": images / 255, "y_test": [0, 1]}
+    np.savez(tmp_path / "items.npz", **arrays)
+    with pytest.raises(
+        ValueError, match=r"must have one type; got uint8 and float64: .* Save them"
+    ):
+        read_npz(tmp_path / "items.npz")
 
 
 def test_validation_rows_are_training_rows_beside_a_test(tmp_path):
@@ -151,6 +194,14 @@ def test_parts_are_read_by_shape(tmp_path):
     assert "'train_patterns' holds the samples" in raw.summary.doubts[0]
 
 
+def test_names_that_cannot_be_read_are_left_out(tmp_path):
+    np.savez(tmp_path / "t.npz", X=X, y=Y, filenames=np.array(["a", "b", None]))
+    assert_read(read_npz(tmp_path / "t.npz"))
+    assert read_npz(tmp_path / "t.npz").summary.left_out.keys() == {"filenames"}
+    with pytest.raises(ValueError, match="filenames cannot be read"):
+        read_npz(tmp_path / "t.npz", Choice(id="filenames"))
+
+
 @pytest.mark.parametrize("kind", ["U", "S"])
 def test_npz_with_texts_and_ids(tmp_path, kind):
     path, texts = tmp_path / "items.npz", np.array(["one", "two", "three"])
@@ -175,6 +226,9 @@ def test_samples_and_labels_in_two_files(tmp_path):
     np.save(tmp_path / "a.npy", X)
     np.save(tmp_path / "b.npy", Y)
     assert_read(read_arrays(tmp_path / "a.npy", tmp_path / "b.npy"))
+    for name, array in (("a.npz", X), ("b.npz", Y)):
+        np.savez(tmp_path / name, array)
+    assert_read(read_arrays(tmp_path / "a.npz", tmp_path / "b.npz"))
     np.save(tmp_path / "b.npy", Y[:2])
     with pytest.raises(ValueError, match=r"b\.npy: y must have 3 labels, one per row; got"):
         read_arrays(tmp_path / "a.npy", tmp_path / "b.npy")
@@ -213,7 +267,7 @@ def test_channels_may_come_first(tmp_path, n_channels):
 
 
 def test_several_arrays_are_not_an_npy(tmp_path):
-    np.savez(tmp_path / "data.npz", X=X)
+    np.savez(tmp_path / "data.npz", X=X, y=Y)
     for name in ("data.npz", "data.mat"):
         with pytest.raises(ValueError, match="file with one array; got several arrays"):
             read_npy(tmp_path / name)
@@ -232,6 +286,9 @@ def test_several_arrays_are_not_an_npy(tmp_path):
         ({"X": X, "y": Y, "test": [0, 1, 0]}, "test must have 3 booleans, one per row"),
         ({"X": X.astype(object), "other": Y}, "X cannot be read .*Save plain arrays"),
         ({"X": X, "y": Y.astype(object)}, "y cannot be read .*Save plain arrays"),
+        ({"X": X, "y": RECORDS}, "y must hold numbers or texts; got records of a, label, vector"),
+        ({"X": RECORDS, "y": Y}, "X must be .*structured_to_unstructured"),
+        ({"X_train": X, "y_train": Y, "X_test": X}, r"must contain .* got \['X_test'\]"),
         (
             {"X": X, "y": np.eye(3)},
             r"y must have 3 .* \(3, 3\)\. If they are one-hot, save",
@@ -356,12 +413,6 @@ def test_labels_in_bytes_are_text(tmp_path):
     assert load_dataset(tmp_path / "t.npz").class_names == ("cat", "\u00e9")
 
 
-RECORDS = np.array(
-    [(0.5, b"cat", (1, 2)), (2.0, b"", (3, 4)), (4.0, b"dog", (5, 6))],
-    dtype=[("a", "f8"), ("label", "S3"), ("vector", "f4", 2)],
-)
-
-
 def test_structured_arrays_are_tables(tmp_path):
     np.savez(tmp_path / "t.npz", r=RECORDS)
     np.save(tmp_path / "t.npy", RECORDS)
@@ -430,7 +481,8 @@ def test_samples_in_columns_are_to_be_turned(tmp_path):
         ({"Y": Y[::-1]}, "'y' holds the labels, and 'Y' is not read; .* --label Y"),
         ({"x": X[:, :1]}, "'X' holds the samples, and 'x' is not read; .* --features x"),
         ({"x": 3.0}, None),
-        ({"X_unlabeled": X}, "'X_unlabeled' is not read; .*, append them to X, and -1 to y"),
+        ({"X_unlabeled": X}, "'X_unlabeled' is not read; .* append them to X, and their labels"),
+        ({"arr_2": X}, "'arr_2' is not read; if it holds more samples"),
     ],
 )
 def test_arrays_that_could_be_read_instead_are_told(tmp_path, arrays, doubt):
