@@ -55,8 +55,8 @@ def load_dataset(
           ``.feather``, ``.arrow``, ``.jsonl``, ``.json``, ``.xlsx``; text may be compressed
           (``.gz``, ``.bz2``, ``.xz``, ``.zst``);
         - ``data.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, for a
-          standard split, a boolean ``test`` (n,); ``data.mat`` of MATLAB with the same, also with
-          samples along the last axis;
+          standard split, a boolean ``test`` (n,); ``data.mat`` of MATLAB with the same, also in a
+          structure, and with samples along the last axis;
         - ``X.npy`` with ``y.npy``, ``name_X.npy`` with ``name_y.npy``, or ``name.npy`` with
           ``name_y.npy``;
         - a folder (or .zip) of class folders of images, those without a label in ``unlabeled`` or

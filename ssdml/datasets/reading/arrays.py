@@ -115,7 +115,7 @@ def _with_fields(found: dict[str, Any], choice: Choice) -> dict[str, Any]:
     for name, value in found.items():
         is_one = isinstance(value, dict) and all(len(entries) == 1 for entries in value.values())
         if is_one and all(role & {w for n in value for w in (n, n.lower())} for role in roles):
-            part = f"{name}_" if name.lower() in SPLITS else ""
+            part = f"{name}_" if name.lower() in PARTS else ""
             inside = {part + field: entries[0] for field, entries in value.items()}
             if fields.keys() & inside.keys():  # which structure?
                 return found
@@ -166,7 +166,7 @@ def _read_parts(path: Path, archive: Arrays, every: Mapping[str, str], choice: C
     parts: dict[str, dict[str, str]] = {}
     others = {}  # of no part, such as names of classes
     for lower, name in every.items():
-        if match := next(filter(None, (p.fullmatch(lower) for p in OF_PART)), None):
+        if match := _part(lower):
             parts.setdefault(PARTS[match["part"]], {})[match["name"]] = name
         else:
             others[lower] = name
@@ -191,6 +191,11 @@ def _read_parts(path: Path, archive: Arrays, every: Mapping[str, str], choice: C
     return stack_splits(train, held_out)
 
 
+def _part(name: str) -> re.Match[str] | None:
+    """Match the name of an array of training, validation or test samples or of their labels."""
+    return next(filter(None, (pattern.fullmatch(name) for pattern in OF_PART)), None)
+
+
 def _read_part(
     path: Path,
     archive: Arrays,
@@ -201,6 +206,7 @@ def _read_part(
     """Read the arrays of which ``keys`` are the names in lower case; tell of those beside them."""
     if len(archive.names) == 1 and (only := archive[archive.names[0]]).dtype.names:
         return _read_records(path, only, choice)
+    _check_named(path, keys, choice)
     wanted = choice.features[0] if choice.features else None
     samples, labels = _key(keys, SAMPLES, wanted), _key(keys, LABELS, choice.label)
     doubts = []
@@ -212,7 +218,13 @@ def _read_part(
         )
     X = archive[samples]
     y = np.full(X.shape[:1], "") if labels is None else _as_vector(archive[labels])
-    if isinstance(archive, Variables) and X.ndim > 1 and y.shape == X.shape[-1:]:
+    in_matlab = isinstance(archive, Variables)
+    if in_matlab and {*np.unique(y)} == {-1, 0, 1}:
+        doubts.append(
+            f"of the labels -1, 0 and 1 in {labels!r}, -1 means no label; if 0 does, save other "
+            "numbers for the classes, and -1 for no label"
+        )
+    if in_matlab and X.ndim > 1 and y.shape == X.shape[-1:]:
         if len(y) != len(X):
             X = np.moveaxis(X, -1, 0)
         elif labels is not None:
@@ -262,12 +274,35 @@ def _read_part(
             f"{labels or 'y'} with -1 in the others; if it tells the test rows, save them as "
             "booleans called test"
         )
-    if more := [repr(n) for n in shapes if MORE_ROWS.search(n.lower())]:
+    more = [
+        repr(n)
+        for n, shape in shapes.items()
+        if MORE_ROWS.search(n.lower()) or (_part(n.lower()) and len(shape) > 1)
+    ]
+    if more:
         raw.summary.doubts.append(
             f"array {listed(more)} is not read; if it holds more samples, append them to "
             f"{samples}, and their labels, or -1, to {labels or 'y'}"
         )
     return raw
+
+
+def _check_named(path: Path, keys: Mapping[str, str], choice: Choice) -> None:
+    """Raise ValueError unless the user names one array for each role, and it is there."""
+    if len(choice.features) > 1:
+        raise ValueError(
+            f"{path}: features must name one array; got {listed(choice.features)}. Name one, or "
+            "save them side by side: X = numpy.hstack([A, B])."
+        )
+    named = {"features": next(iter(choice.features), None), "text": choice.text, "id": choice.id}
+    if choice.needs_label:
+        named["label"] = choice.label
+    for role, name in named.items():
+        if name is not None and name not in (*keys, *keys.values()):
+            raise ValueError(
+                f"{path}: {role} must name an array; got {name!r}. Name one of "
+                f"{listed(list(keys.values()))}."
+            )
 
 
 def _selects_rows(name: str, array: Array, n: int) -> bool:
@@ -342,7 +377,8 @@ def _by_shape(
     if len(matrices) == 1 and not choice.features and choice.label is None:
         n = shapes[matrices[0]][:1]
         columns = [labels] if labels else [k for k, s in shapes.items() if s == n]
-        columns = [name for name in columns if name.lower() not in ("test", *TEXTS, *IDS)]
+        others = (matrices[0].lower(), "test", *TEXTS, *IDS)
+        columns = [name for name in columns if name.lower() not in others]
         # Numbers of rows and names of files are all distinct.
         if len(columns) == 1 and (labels or len(np.unique(archive[columns[0]])) < n[0]):
             return matrices[0], columns[0]

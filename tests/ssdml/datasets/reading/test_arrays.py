@@ -194,6 +194,22 @@ def test_parts_are_read_by_shape(tmp_path):
     assert "'train_patterns' holds the samples" in raw.summary.doubts[0]
 
 
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (Choice(label="class"), "label must name an array; got 'class'. Name one of X, y."),
+        (Choice(id="names"), "id must name an array; got 'names'. Name one of X, y."),
+        (Choice(text="texts"), "text must name an array; got 'texts'. Name one of X, y."),
+        (Choice(features=("F",)), "features must name an array; got 'F'. Name one of X, y."),
+        (Choice(features=("X", "y")), "features must name one array; got X, y. Name one"),
+    ],
+)
+def test_named_arrays_must_be_there(tmp_path, choice, message):
+    np.savez(tmp_path / "t.npz", X=X, y=Y)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_npz(tmp_path / "t.npz", choice)
+
+
 def test_names_that_cannot_be_read_are_left_out(tmp_path):
     np.savez(tmp_path / "t.npz", X=X, y=Y, filenames=np.array(["a", "b", None]))
     assert_read(read_npz(tmp_path / "t.npz"))
@@ -279,6 +295,7 @@ def test_several_arrays_are_not_an_npy(tmp_path):
     ("arrays", "message"),
     [
         ({"X": X}, r"must contain arrays X and y; got \['X'\]"),
+        ({"X": np.array([[1], [2], [1]])}, r"must contain arrays X and y; got \['X'\]"),
         ({"X": X, "y": Y[:2]}, r"y must have 3 labels, one per row; got shape \(2,\)"),
         ({"X": X[0], "y": Y[:2]}, r"X must be an array of numbers .*; got shape \(2,\)"),
         ({"X": Y[:, None], "y": Y}, "X must be an array of numbers .*dtype <U3"),
@@ -482,6 +499,7 @@ def test_samples_in_columns_are_to_be_turned(tmp_path):
         ({"x": X[:, :1]}, "'X' holds the samples, and 'x' is not read; .* --features x"),
         ({"x": 3.0}, None),
         ({"X_unlabeled": X}, "'X_unlabeled' is not read; .* append them to X, and their labels"),
+        ({"X_test": X}, "'X_test' is not read; if it holds more samples"),
         ({"arr_2": X}, "'arr_2' is not read; if it holds more samples"),
     ],
 )

@@ -118,6 +118,13 @@ def test_classes_of_minus_1_and_1_are_doubted(tmp_path):
         load_dataset(tmp_path / "t.mat")
 
 
+def test_classes_beside_0_are_doubted(tmp_path):
+    savemat(tmp_path / "t.mat", {"X": X, "y": [[1], [-1], [0]]})
+    assert read_path(tmp_path / "t.mat").summary.doubts[0].startswith("of the labels -1, 0 and 1")
+    savemat(tmp_path / "t.mat", {"X": X, "y": [[1], [0], [0]]})
+    assert not read_path(tmp_path / "t.mat").summary.doubts
+
+
 @pytest.mark.parametrize("name", ["data", "orl"])
 def test_fields_of_a_structure_are_read(tmp_path, name):
     savemat(tmp_path / "t.mat", {name: {"fea": X.T, "gnd": [1, 2, 1], "k": 3}, "version": "1.0"})
