@@ -133,6 +133,25 @@ LOSS_SETS = {
     "fashion_mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
 }
+BASE_LOSSES = {
+    "input": "input",
+    "triplet": "triplet",
+    "n-pair": "N-pair",
+    "binomial": "binomial deviance",
+    "softmax": "softmax",
+    "proxy-nca": "Proxy-NCA",
+    "soft-triple": "SoftTriple",
+    "proxy-gml": "ProxyGML",
+}
+TERMS = {"cgml": "CGML", "da": "DML-DA", "en": "EN", "gor": "GOR"}
+WITH_TERMS = {
+    f"{base}+{term}": (base, f"{BASE_LOSSES[base]} + {title}")
+    for base in ("triplet", "n-pair", "binomial")
+    for term, title in TERMS.items()
+} | {
+    "dgcrl": ("softmax", "DGCRL, over softmax"),
+    "proxy-gml": ("soft-triple", "ProxyGML, over SoftTriple"),
+}
 CONTRASTIVE = {
     "contrastive+da": "+ density adaptivity (DML-DA)",
     "contrastive+da-free": "+ DML-DA without D⁰",
@@ -411,6 +430,22 @@ def loss_scores(kind: str, score: str = "R@1") -> dict[str, dict[str, list[float
     return found
 
 
+def base_losses() -> Lines:
+    """R@1 of the losses without terms, on data sets where all of them ran."""
+    found = {title: of for title, of in loss_scores("losses").items() if "triplet" in of}
+    yield "", *found
+    for name, title in BASE_LOSSES.items():
+        yield title, *(interval(scores.get(name)) for scores in found.values())
+
+
+def terms() -> Lines:
+    """What each term adds to its base loss in R@1."""
+    found = {title: of for title, of in loss_scores("losses").items() if "triplet" in of}
+    yield "", *found
+    for name, (base, title) in WITH_TERMS.items():
+        yield title, *(gap(scores, name, base) for scores in found.values())
+
+
 def contrastive(score: str) -> Lines:
     """The contrastive loss, and what a term adds to it, with published differences."""
     found = loss_scores("losses", score)
@@ -556,6 +591,8 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "labeling suggest": partial(of_labeling_rows, labeling.suggest, "suggest"),
     "labeling labeled": partial(of_labeling_rows, labeling.labeled, "labeled"),
     "labeling novelty": partial(of_labeling_rows, labeling.novelty, "novelty"),
+    "base losses": base_losses,
+    "terms": terms,
     "contrastive": partial(contrastive, "R@1"),
     "contrastive NMI": partial(contrastive, "NMI"),
     "ranking": ranking,
