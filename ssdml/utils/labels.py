@@ -208,9 +208,10 @@ def as_labels(y: Any, who: str, name: str = "y", *, may_be_column: bool = False)
     is_column = column.ndim == 2 and column.shape[1] == 1
     if column.ndim != 1 and not (may_be_column and is_column):
         of_indicators = f"Keep one label of each row; of indicators, numpy.argmax({name}, axis=1)."
+        is_vector = column.ndim == 2 and 1 in column.shape
         raise ValueError(
             f"{who}: {name} must have one dimension, one label per row; got shape {column.shape}. "
-            f"{f'Pass numpy.ravel({name}).' if is_column else of_indicators}"
+            f"{f'Pass numpy.ravel({name}).' if is_vector else of_indicators}"
         )
     warn_of_wrapped(column, who, name)
     return column

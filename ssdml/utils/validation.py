@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from difflib import get_close_matches
@@ -172,25 +173,27 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
                 "drop such rows first."
             )
         return X.data
-    if hasattr(X, "toarray"):
+    kind = type(X)  # a column of pandas is an attribute of its table, whatever its name
+    if hasattr(kind, "toarray"):
         raise TypeError(
-            f"{who}: {name} must be dense; got a sparse {type(X).__name__}. Pass {name}.toarray(), "
+            f"{who}: {name} must be dense; got a sparse {kind.__name__}. Pass {name}.toarray(), "
             "or its leading components (TruncatedSVD); encoders take sparse_output=False."
         )
     _check_container(X, who, name)
     X = without_tensor(X, who, name)
-    is_arrow, is_polars = hasattr(X, "combine_chunks"), hasattr(X, "get_columns")
-    if (is_polars or (is_arrow and hasattr(X, "column_names"))) and len(X):  # tables of these
-        first = (X[:1].to_dicts() if is_polars else X[:1].to_pylist())[0]
-        if len(first) == 1 and isinstance(next(iter(first.values())), VECTORS):
-            X = X.get_columns()[0] if is_polars else X.column(0)
-            first = {}
-        for label, cell in first.items():
+    if hasattr(kind, "get_columns") or hasattr(kind, "column_names"):  # of polars or pyarrow
+        columns = _first_cells(X)
+        if len(columns) == 1 and isinstance(columns[0][1], VECTORS):
+            X = X.get_columns()[0] if hasattr(kind, "get_columns") else X.column(0)
+            columns = []
+        for label, cell in columns:
             _check_column(cell, label, "O", who, name)
     if _is_column(X):
         column = np.asarray(X)
+        if column.ndim == 2 and len(getattr(X, "shape", ())) == 1:  # vectors of polars
+            return column
         if column.dtype == object and column.size:
-            if isinstance(column.flat[0], VECTORS):
+            if any(map(_is_vector, column.flat)):
                 return _stacked(column.ravel(), who, name)
             label = X.columns[0] if hasattr(X, "columns") else getattr(X, "name", None)
             _check_column(_first_no_number(column.flat), label, "O", who, name)
@@ -213,6 +216,17 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
     return X
 
 
+def _first_cells(table: Any) -> list[tuple[Any, Any]]:
+    """Return name and first cell, or None, of each column of polars or pyarrow without nulls."""
+    if hasattr(type(table), "get_columns"):
+        names = table.columns
+        cells = [column.drop_nulls()[:1].to_list() for column in table.get_columns()]
+    else:
+        names = table.column_names
+        cells = [column.drop_null()[:1].to_pylist() for column in table.columns]
+    return [(name, cell[0] if cell else None) for name, cell in zip(names, cells, strict=True)]
+
+
 def _first_no_number(column: Iterable[Any]) -> Any:
     """Return the first cell that is neither a number nor None, or None."""
     for cell in column:
@@ -232,9 +246,9 @@ def _check_container(X: Any, who: str, name: str) -> None:
         table = f"pandas.DataFrame({name})"
         table = f"{name}.to_dataframe()" if hasattr(X, "to_dataframe") else table  # xarray
         way_out = f"Pass {name}.data." if "data" in X else f"Pass {table}."
-    elif hasattr(X, "X") and hasattr(X, "y"):  # a data set
+    elif hasattr(X, "X") and hasattr(X, "y") and not is_table(X):  # a data set
         way_out = f"Pass {name}.X, and its labels {name}.y."
-    elif hasattr(X, "collect") and hasattr(X, "lazy"):
+    elif hasattr(type(X), "collect") and hasattr(type(X), "lazy"):
         way_out = f"Pass {name}.collect()."
     elif (X is None and name == "X") or isinstance(X, Iterator):
         way_out = "Pass an array of shape (n_samples, n_features)."
@@ -276,9 +290,10 @@ def _check_column(wrong: Any, label: Any, kind: str, who: str, name: str) -> Non
         what = type(wrong).__name__
         raise ValueError(f"{problem} {wrong!r}, of type {what}. Drop it, or pass numbers.")
     if wrong.lstrip().startswith(("[", "(")):
+        read = "json.loads(cell)" if "," in wrong else "np.fromstring(cell[1:-1], sep=' ')"
         raise ValueError(
             f"{problem} vectors as text, such as {wrong[:40]!r}. Pass "
-            f"np.stack([json.loads(cell) for cell in {place}])."
+            f"np.stack([{read} for cell in {place}])."
         )
     raise ValueError(
         f"{problem} text, such as {wrong[:40]!r}. Drop it, or encode it (OneHotEncoder)."
@@ -296,7 +311,7 @@ def without_tensor(X: Any, who: str = "", name: str = "X") -> Any:
     >>> without_tensor([1, 2])
     [1, 2]
     """
-    if not (hasattr(X, "detach") and hasattr(X, "numpy")):
+    if not (hasattr(type(X), "detach") and hasattr(type(X), "numpy")):
         return X
     check_tensor(X, who, name)
     tensor = X.detach().cpu()
@@ -329,19 +344,25 @@ def _is_column(X: Any) -> bool:
     if isinstance(X, np.ndarray):
         return X.dtype == object and (X.ndim == 1 or X.shape[1:] == (1,))
     shape = getattr(X, "shape", ())
-    is_arrow = hasattr(X, "to_pylist") and not hasattr(X, "column_names")  # has no shape
+    kind = type(X)
+    is_arrow = hasattr(kind, "to_pylist") and not hasattr(kind, "column_names")  # has no shape
     return len(shape) == 1 or shape[1:] == (1,) or is_arrow
 
 
+def _is_vector(cell: Any) -> bool:
+    return isinstance(cell, VECTORS) or hasattr(type(cell), "detach")
+
+
 def _stacked(column: Array, who: str, name: str) -> Array:
-    shapes = [np.shape(vector) if isinstance(vector, VECTORS) else () for vector in column]
-    wrong = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
+    shapes = [np.shape(cell) if _is_vector(cell) else () for cell in column]
+    usual = Counter(shape for shape in shapes if shape).most_common(1)[0][0]
+    wrong = next((row for row, shape in enumerate(shapes) if shape != usual), None)
     if wrong is not None:
         raise ValueError(
-            f"{who}: {name} must hold vectors of one length, {shapes[0][0]} as in row 0; got "
+            f"{who}: {name} must hold vectors of one length, {usual[0]} in most rows; got "
             f"{column[wrong]!r} in row {wrong}. Drop or repair such rows, then np.stack them."
         )
-    return np.stack([np.asarray(vector) for vector in column])
+    return np.stack([np.asarray(without_tensor(cell, who, name)) for cell in column])
 
 
 def working_dtype(dtype: npt.DTypeLike) -> npt.DTypeLike:

@@ -78,14 +78,17 @@ def test_finite_check_can_fail(X, plain):
         lambda X: torch.tensor(X, requires_grad=True),
         lambda X: pd.Series(list(X)),
         lambda X: pd.DataFrame({"embedding": list(X)}),
+        lambda X: pd.Series(list(torch.tensor(X))),
         lambda X: pl.Series(X.tolist()),
+        lambda X: pl.Series(X, dtype=pl.Array(pl.Float64, 4)),
         lambda X: pa.chunked_array([X.tolist()]),
         lambda X: np.ma.masked_array(X, np.zeros(X.shape, bool)),
     ],
-    ids="tensor series frame polars pyarrow unmasked".split(),
+    ids="tensor series frame tensors polars arrays pyarrow unmasked".split(),
 )
 def test_rows_of_any_container_are_read(X, y, plain, convert):
     model = SSDML(random_state=0).fit(convert(X), y)
+    assert model.n_features_in_ == 4
     np.testing.assert_array_equal(model.transform(convert(X)), plain.transform(X))
     assert model.score(convert(X), y) == plain.score(X, y)
 
@@ -106,13 +109,14 @@ def test_masked_entry_is_named(X, y, plain):
         plain.predict(rows)
 
 
+@pytest.mark.parametrize("row", [0, 5])
 @pytest.mark.parametrize("wrong", [[1.0], None, [[1.0]]])
-def test_vector_of_another_length_is_named(X, y, wrong):
+def test_vector_of_another_length_is_named(X, y, wrong, row):
     rows = list(X)
-    rows[5] = wrong
+    rows[row] = wrong
     column = np.empty(90, dtype=object)
     column[:] = rows
-    with pytest.raises(ValueError, match=r"X must hold vectors of one length, 4 .* in row 5"):
+    with pytest.raises(ValueError, match=f"X must hold vectors of one length, 4 .* in row {row}"):
         SSDML().fit(column, y)
 
 

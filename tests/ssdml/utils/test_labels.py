@@ -254,9 +254,10 @@ def test_kinds_of_labels_are_compared():
     check_same_kind(kinds[0], np.array([]), "who", ("y", "gallery"))
 
 
-def test_two_dimensional_labels_raise():
-    with pytest.raises(ValueError, match=r"one dimension, .* shape \(2, 1\)\. Pass numpy\.ravel"):
-        encode_partial_labels([[0], [1]])
+@pytest.mark.parametrize("y", [[[0], [1]], [[0, 1]]])
+def test_labels_in_a_column_or_a_row_raise(y):
+    with pytest.raises(ValueError, match=r"one dimension, .* shape .*\. Pass numpy\.ravel"):
+        encode_partial_labels(y)
 
 
 @pytest.mark.parametrize(

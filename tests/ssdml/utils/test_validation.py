@@ -122,7 +122,8 @@ def test_tensors_without_an_array_are_refused(tensor, message):
         (["Ulm", "Bonn", "Rome"], r"holds text, such as 'Ulm'\. Drop it, or encode it"),
         (pd.Categorical(["Ulm", "Bonn", "Ulm"]), "holds text, such as 'Ulm'"),
         ([[1.0], [2.0], [3.0]], r"holds vectors\. Pass np\.stack"),
-        (["[1]", "[2]", "[3]"], r"holds vectors as text, such as '\[1\]'\. Pass np\.stack\(\[json"),
+        (["[1]", "[2]", "[3]"], r"holds vectors as text, such as '\[1\]'\. Pass np\.stack\(\[np"),
+        (["[1, 2]"] * 3, r"holds vectors as text, such as '\[1, 2\]'\. Pass np\.stack\(\[json"),
         (pd.interval_range(0, 3), r"holds Interval\(0, 1, .*, of type Interval\. Drop it, or pass"),
         (pd.period_range("2020", periods=3, freq="D"), "holds Period.*, of type Period"),
         ([1j, 2.0, 3.0], r"holds 1j, of type complex"),
@@ -151,6 +152,20 @@ def test_a_single_column_without_numbers_is_named():
         with pytest.raises(ValueError, match=f"^here: X must hold numbers; {column} holds vectors"):
             without_container(X, "here")
     assert len(without_container(pd.Series(["1", None]), "here")) == 2
+
+
+@pytest.mark.parametrize(
+    "names", ["X y", "detach numpy", "collect lazy", "toarray get_columns", "column_names a"]
+)
+def test_columns_may_be_called_like_methods(names):
+    frame = pd.DataFrame(np.eye(2), columns=names.split())
+    np.testing.assert_array_equal(check_rows(frame, "here"), np.eye(2))
+
+
+@pytest.mark.parametrize("table", [pl.DataFrame, pa.table])
+def test_text_below_a_null_is_named(table):
+    with pytest.raises(ValueError, match="column 'b' holds text, such as 'Ulm'"):
+        without_container(table({"a": [1.0, 2.0], "b": [None, "Ulm"]}), "here")
 
 
 @pytest.mark.parametrize("table", [pl.DataFrame, pa.table])
