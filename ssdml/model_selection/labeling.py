@@ -20,6 +20,7 @@ from ssdml.graphs.neighbors.copies import (
 )
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.metric.estimator import SSDML
+from ssdml.utils.linalg import check_spread, warn_of_far_row
 from ssdml.utils.parallel import count_threads, threads
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import check_count, check_rows
@@ -135,6 +136,13 @@ def _of_model(model: SSDML, n_jobs: int | None) -> Candidates:
 def _of_samples(X: Array, n_jobs: int | None) -> Candidates:
     first = first_equal_rows(X)
     distinct = np.unique(first)
+    if len(distinct) < 2:
+        raise ValueError(
+            f"suggest_labels: model must hold at least 2 different samples; got 1 in {len(X)} rows."
+            " Check how they were made."
+        )
+    squares = check_spread(X, "suggest_labels", "model")
+    warn_of_far_row(X, squares, squares.sum(), "suggest_labels", "model")
     X = X if len(distinct) == len(X) else X[distinct]
     linear = linear_forms(X, few=True)[0]
     form = _form(linear, linear(X), np.arange(len(X)), n_jobs)

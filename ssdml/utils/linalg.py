@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +13,11 @@ from scipy.linalg import polar, qr
 
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Floats
+from ssdml.utils.validation import level_of_caller
 
 SHORT = 1e-18  # squares of shorter rows lose precision in float32
 BLOCK_ENTRIES = 2**20  # of a tall matrix, converted to float64 at a time: 8 MB
+MOST_OF_ONE = 0.95  # of the variance: a row with more, among 20 or more, hides the others
 GRAPH_VARIANCE = 0.95  # share of the variance in which neighbors are searched
 
 
@@ -194,15 +197,52 @@ def total_variance(rows: npt.NDArray[Any], *, ddof: int = 0) -> float:
     return total / max(len(rows) - ddof, 1)
 
 
-def check_spread(X: npt.NDArray[Any], who: str, *, may_underflow: bool = False) -> None:
-    """Raise if the variance of the rows overflows, or underflows though they differ."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread = total_variance(X)
+def check_spread(
+    X: npt.NDArray[Any], who: str, name: str = "X", *, may_underflow: bool = False
+) -> Floats:
+    """Return the squared distances of the rows to their mean.
+
+    Raise if the variance overflows, or underflows though the rows differ.
+    """
+    mean = X.mean(axis=0, dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        squares = np.concatenate(
+            [np.square(block - mean).sum(axis=1) for _, block in float64_blocks(X)]
+        )
+        spread = squares.mean()
     if not np.isfinite(spread * X.shape[1]):
-        raise ValueError(f"{who}: X must have a finite variance; it overflows. Scale X down.")
+        raise ValueError(
+            f"{who}: {name} must have a finite variance; it overflows. Scale {name} down."
+        )
     underflows = not may_underflow and spread < np.finfo(np.float64).tiny
     if underflows and (X != X[0]).any():
-        raise ValueError(f"{who}: X must have a variance above 0; it underflows. Scale X up.")
+        raise ValueError(
+            f"{who}: {name} must have a variance above 0; it underflows. Scale {name} up."
+        )
+    return squares
+
+
+def warn_of_far_row(
+    X: npt.NDArray[Any], squares: Floats, total: float, who: str, name: str = "X"
+) -> None:
+    """Warn if one of the rows holds nearly all of the variance, and hides the others from axes.
+
+    ``squares`` are theirs from :func:`check_spread`, and ``total`` is the sum over all rows.
+
+    Examples
+    --------
+    >>> squares = check_spread(np.eye(20), "who")
+    >>> warn_of_far_row(np.eye(20), squares, squares.sum(), "who")
+    """
+    row = int(squares.argmax())
+    if squares[row] > MOST_OF_ONE * total:
+        column = int(np.abs(X[row] - np.median(X, axis=0)).argmax())
+        warnings.warn(
+            f"{who}: {name} must not have a row far from all others; row {row}, with "
+            f"{X[row, column]:g} in column {column}, holds {squares[row] / total:.1%} of the "
+            "variance. Correct it, drop the row, or pass logarithms.",
+            stacklevel=level_of_caller(),
+        )
 
 
 def product(rows: npt.NDArray[Any], matrix: Floats) -> Floats:

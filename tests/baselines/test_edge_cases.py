@@ -194,6 +194,7 @@ class TestITMLWithOneKindOfPairs:
         np.testing.assert_allclose(M, np.diag([np.percentile([1, 4], 95), 1.0]), rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*far from all others")
 def test_apit_reports_an_outlier(data, few):
     X = data[0].copy()
     X[0] = 1e7

@@ -25,6 +25,7 @@ from ssdml.metric.fitted.kept import Kept, KeptFit, Pooled, extended, kept_pool
 from ssdml.metric.selection import fall_back, input_alone
 from ssdml.metric.state import Learned, State
 from ssdml.utils.labels import as_labels, check_order, warn_of_order
+from ssdml.utils.linalg import check_spread, warn_of_far_row
 from ssdml.utils.parallel import count_threads, one_blas_thread, threads
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED, check_finite
@@ -206,8 +207,11 @@ class RelabelingMixin(KeptFit):
         """
         kept, who = self._unchanged_rows("extend"), f"{type(self).__name__}.extend"
         check_order(X, y, who)
-        new = self._validate_rows(X, who, reset=False)
+        with np.errstate(over="ignore"):  # beyond the precision of the fit: inf
+            new = self._validate_rows(X, who, reset=False).astype(kept.X.dtype, copy=False)
         check_finite(new, who, "X")
+        squares = check_spread(np.vstack([kept.X, new]), who)
+        warn_of_far_row(new, squares[len(kept.X) :], squares.sum(), who)
         given = as_labels([None] * len(new) if y is None else y, who)
         if len(given) != len(new):
             raise ValueError(f"{who}: y must have {len(new)} labels, as X; got {len(given)}.")
@@ -215,7 +219,7 @@ class RelabelingMixin(KeptFit):
         assert rows is not None
         joined = joined_labels(len(kept.X), rows, self.transduction_[rows], given)
         labels = self._read_labels(joined, len(kept.X) + len(new), "Label some rows.")
-        kept = extended(kept, new.astype(kept.X.dtype, copy=False), self.n_jobs)
+        kept = extended(kept, new, self.n_jobs)
         self._index = None  # of both parts
         self._kept, learned = learn_again(kept, labels, self)
         self._keep(kept.X, labels, learned)

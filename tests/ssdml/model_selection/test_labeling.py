@@ -66,6 +66,18 @@ def test_bad_counts_and_models_are_refused(blobs):
         suggest_labels(SSDML.paper(random_state=0).fit(X, np.where(labels < 0, y, labels)), 2)
 
 
+def test_samples_without_structure_are_named(blobs):
+    X = blobs[0]
+    for equal in (X[:1], np.ones((10, 3))):
+        with pytest.raises(ValueError, match=r"model must hold at least 2 different .* Check how"):
+            suggest_labels(equal, 1)
+    for scale, word in ((1e200, "overflows"), (1e-200, "underflows")):
+        with pytest.raises(ValueError, match=f"model must have a .*; it {word}. Scale model"):
+            suggest_labels(X * scale, 1)
+    with pytest.warns(UserWarning, match="model must not have a row far from all others; row 240"):
+        suggest_labels(np.vstack([X, 1e9 * X[:1]]), 1)
+
+
 def test_a_pipeline_is_refused_with_a_way_out(blobs):
     with pytest.raises(
         TypeError, match=r"got Pipeline\. Pass the SSDML in it, such as model\[-1\]"

@@ -305,6 +305,13 @@ def test_labels_in_another_order_than_the_samples_give_a_warning(digits, tmp_pat
     model.relabel(pd.concat([labels, labels[:3]]))
 
 
+def test_rows_beyond_the_precision_of_the_fit_are_refused(digits):
+    X, y = digits
+    model = SSDML(random_state=0).fit(X[:200].astype(np.float32), some(y, 2)[:200])
+    with pytest.raises(ValueError, match=r"SSDML\.extend: X must be finite; got inf at row 0"):
+        model.extend(np.full((1, 64), 1e39))
+
+
 def test_bad_labels_and_rows_are_refused(digits):
     X, y = digits
     model = SSDML(random_state=0).fit(X[:200], some(y, 2)[:200])
@@ -315,6 +322,13 @@ def test_bad_labels_and_rows_are_refused(digits):
         model.relabel(np.full(200, -1))
     with pytest.raises(ValueError, match="X must be finite; got nan"):
         model.extend(np.full((1, 64), np.nan))
+    with pytest.raises(ValueError, match=r"SSDML\.extend: X must have a finite variance"):
+        model.extend(np.full((1, 64), 1e200))
+    with (
+        pytest.warns(UserWarning, match="extend: X must not have a row far from all .*; row 1, w"),
+        pytest.raises(ValueError, match="as X"),
+    ):
+        model.extend([X[0], np.full(64, 1e6)], y[:1])
     with pytest.raises(ValueError, match="y must have 10 labels, as X; got 2"):
         model.extend(X[200:210], [1, 2])
     with pytest.raises(ValueError, match=r"extend: y must have one dim.*\(10, 1\)\. Pass numpy"):
