@@ -179,7 +179,8 @@ def _mine_neighborhood(
     if half < 1:
         raise ValueError(
             "mine_triplets: graph must have at least 2 neighbors per row for "
-            f"strategy='neighborhood'; got n_neighbors={graph.n_neighbors}."
+            f"strategy='neighborhood'; got n_neighbors={graph.n_neighbors}. Copies of a row are no "
+            "neighbors of each other: add rows that differ, or choose 'propagated'."
         )
     near = np.empty(graph.indices.shape)
     _fill_near(near, graph, lookup.values, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +41,7 @@ from ssdml.utils.linalg import covariance, product, random_orthonormal
 from ssdml.utils.parallel import Threads, count_threads, threads
 from ssdml.utils.progress import Stages
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, level_of_caller
 
 if TYPE_CHECKING:
     from ssdml.metric.estimator import SSDML
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 N_TRIPLETS = 20_000
 METRIC_STEPS = 3  # of conjugate gradients from the discriminants; more overfit class borders
 PAPER_STEPS = 10  # the same in Dutta et al. (2021)
+SHORT = 0.01  # distances whose squares hardly change the objective
 PAPER_PARTITIONS = 5  # Dutta et al. (2021): 50 epochs in all, 10 per partition
 SECOND_GRAPH_ROWS = 70_000  # rows up to which the second round searches neighbors again
 ONE_CLASS = "propagation finds a single class. Label at least one other; -1 means unlabeled."
@@ -154,6 +156,14 @@ def learn_by_partitions(
             mined = mine(part, model, None, rng)
             history.append(update_metric(feature_map, X, mined, model))
             triplets = mined.among(rows)
+    stayed = n_components < d and not any(part.get("n_iter", 1) for part in history)
+    if stayed and 0 < (distance := spread(state.X)) < SHORT:
+        warnings.warn(
+            "SSDML: X must have rows of about unit length with partition_size; the metric stayed "
+            f"at its random start, as distances of {distance:.2g} hardly change the objective. "
+            "Pass Normalizer().fit_transform(X), or scale X up.",
+            stacklevel=level_of_caller(),
+        )
     return state, feature_map, {"triplets": triplets, "history": tuple(history)}
 
 

@@ -101,7 +101,8 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
     transduction_ : ndarray of shape (n_samples,)
         Class of each training sample.
     label_distributions_ : ndarray of shape (n_samples, n_classes)
-        Class probabilities of the training samples; labeled ones have their label.
+        Class probabilities of the training samples; labeled ones have their label, unless
+        one-sided propagation outvotes it.
     transduction_confidence_ : ndarray of shape (n_samples,)
         Confidence in ``transduction_``.
     labeled_rows_ : ndarray of shape (n_labeled,)

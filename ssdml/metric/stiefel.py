@@ -176,7 +176,8 @@ def _minimize(
         max_time=math.inf,
         verbosity=0,
     )
-    found = optimizer.run(problem, initial_point=start)
+    with np.errstate(all="ignore"):  # steps that overflow are found below
+        found = optimizer.run(problem, initial_point=start)
     point = project(found.point)
     value, gradient = cached(point)
     cached.release()

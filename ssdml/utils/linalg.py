@@ -347,7 +347,9 @@ def best_factor(blocks: Floats, covariance: Floats, n_components: int) -> Floats
         blocks = square_factor(blocks)
     # The identity keeps directions in which the rows happen not to vary.
     level = np.trace(covariance) / len(covariance) or 1.0
-    spread = blocks @ (covariance + 1e-9 * level * np.eye(len(covariance))) @ blocks.T
+    spread, _ = scale_exactly(covariance + 1e-9 * level * np.eye(len(covariance)))
+    scaled, _ = scale_exactly(blocks)  # products of large numbers would overflow
+    spread = scaled @ spread @ scaled.T
     return top_eigenvectors(spread, n_components).T @ blocks
 
 

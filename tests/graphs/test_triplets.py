@@ -101,7 +101,7 @@ class TestNeighborhood:
 
     def test_one_neighbor_is_too_few(self):
         graph = KNNGraph(np.array([[1], [0]]), np.ones((2, 1)))
-        with pytest.raises(ValueError, match=r"at least 2 neighbors per row.*got n_neighbors=1"):
+        with pytest.raises(ValueError, match=r"at least 2 neighbors .* got n_neighbors=1\. Copies"):
             mine_triplets(graph, np.eye(2), strategy="neighborhood")
 
 

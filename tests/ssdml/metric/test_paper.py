@@ -33,6 +33,14 @@ def slow_angular(X, triplets, angle):
     return objective
 
 
+def test_paper_warns_of_short_rows_and_takes_long_ones(blobs):
+    X, _, labels = blobs
+    with pytest.warns(UserWarning, match=r"unit length with partition_size; .* random start, as"):
+        SSDML.paper(random_state=0).fit(1e-4 * X, labels)
+    fitted = SSDML.paper(random_state=0).fit(1e60 * X, labels)  # warnings are errors
+    assert fitted.history_[0]["n_iter"] > 0
+
+
 def test_paper_agrees_with_a_slow_implementation(blobs):
     """One-sided affinities, neighborhood triplets, ten steps from a random start."""
     X, _, labels = blobs

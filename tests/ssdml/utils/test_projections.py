@@ -41,6 +41,16 @@ def test_constant_rows_keep_the_map():
     np.testing.assert_array_equal(components, np.diag([3.0, 2.0]))
 
 
+@pytest.mark.parametrize("unit", [1e-140, 1e140])
+def test_best_factor_does_not_depend_on_the_unit(rng, unit):
+    blocks, rows = rng.standard_normal((7, 4)), rng.standard_normal((30, 4))
+    expected = best_factor(blocks, np.cov(rows, rowvar=False), 2)
+    for scaled in (unit * blocks, blocks):
+        found = best_factor(scaled, unit**2 * np.cov(rows, rowvar=False), 2)
+        found *= np.linalg.norm(expected) / np.linalg.norm(found)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_projection_is_optimal_for_squared_distances(rows, rng, count):
     blocks = np.vstack([rng.standard_normal((4, 6)), np.eye(6)])
