@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from ssdml.graphs.neighbors.exact import Progress, part_of
 from ssdml.graphs.neighbors.knn import KNNGraph
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.utils.linalg import (
+    MOST_OF_ONE,
     covariance,
     float64_blocks,
     leading_axes,
@@ -20,7 +22,7 @@ from ssdml.utils.linalg import (
     unit_rows,
 )
 from ssdml.utils.typing import Array, Floats, Indices, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, level_of_caller
 
 TABLE_COLUMNS = 100  # with more, a principal component analysis replaces scaling
 MAX_COLUMNS = 256  # principal components
@@ -129,6 +131,35 @@ def linear_forms(X: Array, *, few: bool, by_direction: bool = True) -> list[Line
     return [each] if few else [whole, each]
 
 
+def warn_of_hidden_columns(X: Array, form: LinearForm, who: str, name: str = "X") -> None:
+    """Warn if a twentieth of the columns, or one, hides the others from a form with one scale.
+
+    Examples
+    --------
+    >>> X = np.array([[0.1, 5e3], [0.3, 7e3], [0.2, 4e3]])
+    >>> warn_of_hidden_columns(X, LinearForm(np.zeros(2), np.diag([9.0, 1e-3])), "who")
+    """
+    if form.column_scale is not None:
+        return
+    mean, squares, most = X.mean(axis=0, dtype=np.float64), np.zeros(X.shape[1]), 0.0
+    for _, block in float64_blocks(X):
+        offsets = np.square(block - mean)
+        squares += offsets.sum(axis=0)
+        most = max(most, float(offsets.max()))
+    if most > MOST_OF_ONE * squares.sum():  # a row is far from all others
+        return
+    order, varying = np.argsort(-squares), int((squares > 0).sum())
+    held = 1 + int(np.searchsorted(np.cumsum(squares[order]), VARIANCE * squares.sum()))
+    if varying > 1 and held <= max(1, varying // 20):
+        columns = ", ".join(map(str, order[:held][:3])) + ", ..." * (held > 3)
+        warnings.warn(
+            f"{who}: {name} must have columns of similar scales; {held} of {varying} ({columns}) "
+            f"hold {VARIANCE:.0%} of the variance and hide the others. Leave out ids and times; "
+            "scale others by StandardScaler, unless they are principal components.",
+            stacklevel=level_of_caller(),
+        )
+
+
 def share_between(labels: Ints, read: Callable[[Indices], Array]) -> float:
     """Share of the variance of a number that lies between classes; 0 if it cannot be estimated.
 
@@ -201,6 +232,8 @@ def forms_with_graphs(
     few = np.unique(labels[labels != UNLABELED], return_counts=True)[1].max() < 2
     by_direction = share_between(labels, lambda rows: row_lengths(X[rows])) < TELLING
     forms, found = linear_forms(X, few=bool(few), by_direction=by_direction), []
+    if len(forms) == 1:
+        warn_of_hidden_columns(X, forms[0], "SSDML")
     first, search = first_equal_rows(X), {"n_jobs": n_jobs, "random_state": rng}
     for i, form in enumerate(forms):
         show = part_of(progress, i / len(forms), (i + 1) / len(forms))

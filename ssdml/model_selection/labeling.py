@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ssdml.classification.forms import Form, LinearForm, linear_forms
+from ssdml.classification.forms import Form, LinearForm, linear_forms, warn_of_hidden_columns
 from ssdml.graphs.laplacian import adjacency
 from ssdml.graphs.neighbors.copies import (
     first_at_no_distance,
@@ -145,6 +145,7 @@ def _of_samples(X: Array, n_jobs: int | None) -> Candidates:
     warn_of_far_row(X, squares, squares.sum(), "suggest_labels", "model")
     X = X if len(distinct) == len(X) else X[distinct]
     linear = linear_forms(X, few=True)[0]
+    warn_of_hidden_columns(X, linear, "suggest_labels", "model")
     form = _form(linear, linear(X), np.arange(len(X)), n_jobs)
     return Candidates(form, np.ones(len(X)), first, np.empty(0, np.int64))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 from sklearn.decomposition import PCA
-from sklearn.preprocessing import normalize
+from sklearn.preprocessing import normalize, scale
 
 from ssdml.classification.forms import (
     CENTERING,
@@ -92,6 +92,19 @@ def test_constant_rows_are_finite(few):
         np.testing.assert_array_equal(form(np.full((9, 3), 2.0)), 0)
 
 
+@pytest.mark.parametrize("columns", [12, 120])
+def test_a_column_that_hides_the_others_gives_a_warning(rng, columns):
+    X, labels = rng.standard_normal((60, columns)), np.arange(60) % 2
+    X[:, 1] = 1000 * np.arange(60)
+    message = rf"SSDML: X must have columns of similar scales; 1 of {columns} \(1\) hold 99% of"
+    with pytest.warns(UserWarning, match=message):
+        forms_with_graphs(X, 5, labels=labels, rng=rng)
+    forms_with_graphs(scale(X), 5, labels=labels, rng=rng)  # warnings are errors
+    X[:, 1] = 0
+    X[7, 1] = 1e6  # a row far from all others, of which fits warn
+    forms_with_graphs(X, 5, labels=labels, rng=rng)
+
+
 def test_wide_rows_become_principal_components(wide):
     (form,) = linear_forms(wide, few=False)
     rows = form(wide)
@@ -112,10 +125,10 @@ def test_rows_of_equal_length_are_taken_as_they_are(wide):
     rows = normalize(wide)
     (form,) = linear_forms(rows, few=False)
     assert form.center is None
-    scale = 1 / np.sqrt(np.trace(np.cov(rows, rowvar=False)))
+    factor = 1 / np.sqrt(np.trace(np.cov(rows, rowvar=False)))
     pca = PCA(0.99, svd_solver="full").fit(rows)
     np.testing.assert_allclose(
-        pdist(form(rows)), scale * pdist(pca.transform(rows)), rtol=1e-4, atol=1e-5
+        pdist(form(rows)), factor * pdist(pca.transform(rows)), rtol=1e-4, atol=1e-5
     )
 
 

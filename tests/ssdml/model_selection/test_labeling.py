@@ -66,7 +66,7 @@ def test_bad_counts_and_models_are_refused(blobs):
         suggest_labels(SSDML.paper(random_state=0).fit(X, np.where(labels < 0, y, labels)), 2)
 
 
-def test_samples_without_structure_are_named(blobs):
+def test_samples_without_structure_are_named(blobs, rng):
     X = blobs[0]
     for equal in (X[:1], np.ones((10, 3))):
         with pytest.raises(ValueError, match=r"model must hold at least 2 different .* Check how"):
@@ -74,6 +74,8 @@ def test_samples_without_structure_are_named(blobs):
     for scale, way in ((1e200, "down"), (1e-200, "up")):
         with pytest.raises(ValueError, match=f"model must have a .*variance.* Scale model {way}"):
             suggest_labels(X * scale, 1)
+    with pytest.warns(UserWarning, match=r"model must have columns of .*; 1 of 3 \(0\) hold 99%"):
+        suggest_labels(rng.standard_normal((60, 3)) * [1e6, 1, 1], 1)
     with pytest.warns(UserWarning, match="model must not have a row far from all others; row 240"):
         suggest_labels(np.vstack([X, 1e9 * X[:1]]), 1)
 
