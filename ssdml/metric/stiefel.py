@@ -141,6 +141,7 @@ def check_docstrings() -> None:
         )
 
 
+@np.errstate(all="ignore")  # overflows are found by their results
 def _minimize(
     objective: Objective,
     start: Floats,
@@ -176,8 +177,7 @@ def _minimize(
         max_time=math.inf,
         verbosity=0,
     )
-    with np.errstate(all="ignore"):  # steps that overflow are found below
-        found = optimizer.run(problem, initial_point=start)
+    found = optimizer.run(problem, initial_point=start)
     point = project(found.point)
     value, gradient = cached(point)
     cached.release()
