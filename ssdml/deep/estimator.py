@@ -56,8 +56,8 @@ class DeepSSDML(DeepEstimator):
         Of the angular losses, in degrees.
     augment : "auto", None or callable
         Function that returns views of a batch, ``augment(samples, generator)``. "auto": affine
-        transformations of images, for color images also flips, color changes and cutout; feature
-        vectors are unchanged.
+        transformations of images, for color images also flips, changes of colors and tones, and
+        cutout; feature vectors are unchanged.
     learn_from : {"propagated", "labeled"}
         Samples of the class loss and of the triplets within the batch. "propagated": of the
         partition, by their propagated classes. "labeled": the labeled samples alone, for long

@@ -13,6 +13,7 @@ from torch.nn import functional
 from ssdml.utils.torch_tools import to_device
 
 WEAK = 0.25  # strength of weak views
+LEVELS = 256  # of tones
 
 
 class Augment(Protocol):
@@ -24,7 +25,7 @@ class Augment(Protocol):
 
 @dataclass(frozen=True)
 class RandomViews:
-    """Random affine maps, flips, colors and holes, drawn per image.
+    """Random affine maps, flips, colors, tone curves and holes, drawn per image.
 
     Parameters
     ----------
@@ -38,10 +39,18 @@ class RandomViews:
         Whether to flip half of the images horizontally.
     brightness, contrast, saturation, tint : float
         Largest changes, in units of the images' range; saturation and tint need three channels.
+    tones : int
+        Number of operations on the tones, one after another, each drawn among solarize, posterize,
+        autocontrast, equalize, gamma and none, as in RandAugment [1]_.
     hole : float
         Side of a square filled with the image's mean, relative to the image side.
     border : bool
         Whether to repeat border pixels beyond the border; otherwise pad with 0.
+
+    References
+    ----------
+    .. [1] Cubuk, Zoph, Shlens, Le, "RandAugment: practical automated data augmentation with a
+       reduced search space", NeurIPS 2020.
 
     Examples
     --------
@@ -63,6 +72,7 @@ class RandomViews:
     contrast: float = 0.0
     saturation: float = 0.0
     tint: float = 0.0
+    tones: int = 0
     hole: float = 0.0
     border: bool = False
 
@@ -71,7 +81,7 @@ class RandomViews:
         return self.views(samples, self.draw(len(samples), samples.shape[1], generator))
 
     def draw(self, count: int, n_channels: int, generator: torch.Generator) -> torch.Tensor:
-        """Draw the numbers of each view, (count, 12 + n_channels), uniform in [-1, 1].
+        """Draw the numbers of each view, (count, 12 + n_channels + 2 tones), uniform in [-1, 1].
 
         They are drawn on the CPU: equal on every device.
         """
@@ -84,22 +94,21 @@ class RandomViews:
     def views(self, samples: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
         """Make the views of images that were drawn, by numbers of the CPU or of their device."""
         widths = self._widths(samples.shape[1])
-        maps, colors, tints, holes = torch.split(drawn.to(samples.dtype), widths, dim=1)
+        maps, colors, tints, holes, tones = torch.split(drawn.to(samples.dtype), widths, dim=1)
         # Thirty operations on a few numbers each: a GPU takes longer to launch them.
         maps = to_device(self._maps(maps, *samples.shape[2:]), samples.device)
         views = self._colored(_moved(samples, maps, self.border), colors, tints)
-        return self._pierced(views, holes)
+        return self._pierced(_toned(views, tones) if self.tones else views, holes)
 
-    @staticmethod
-    def _widths(n_channels: int) -> list[int]:
-        """Count the numbers per view of maps, colors, tints and holes."""
-        return [7, 3, n_channels, 2]
+    def _widths(self, n_channels: int) -> list[int]:
+        """Count the numbers per view of maps, colors, tints, holes and tones."""
+        return [7, 3, n_channels, 2, 2 * self.tones]
 
     def weaker(self, share: float) -> Self:
-        """Views of this share of the strength, without holes."""
+        """Views of this share of the strength, without tone curves and holes."""
         ranges = "rotation scale stretch shift shear brightness contrast saturation tint".split()
         changed = {name: share * getattr(self, name) for name in ranges}
-        return replace(self, hole=0.0, **changed)
+        return replace(self, tones=0, hole=0.0, **changed)
 
     def _maps(self, drawn: torch.Tensor, n_rows: int, n_columns: int) -> torch.Tensor:
         """Make affine maps (n, 2, 3) of coordinates (x, y) from -1 to 1."""
@@ -175,6 +184,7 @@ def default_views(shape: tuple[int, ...]) -> RandomViews | None:
         contrast=0.6,
         saturation=0.8,
         tint=0.1,
+        tones=2,
         hole=0.5,
     )
 
@@ -254,6 +264,47 @@ def _moved(images: torch.Tensor, maps: torch.Tensor, border: bool) -> torch.Tens
         padding_mode="border" if border else "zeros",
         align_corners=False,
     )
+
+
+def _toned(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+    """Apply a curve to the tones of each image, in steps of the range of the batch.
+
+    The curve is composed of operations, each by two numbers: which one, and its strength.
+    """
+    low, high = images.amin(), images.amax()
+    span = torch.where(high > low, high - low, 1)
+    levels = ((images - low) * ((LEVELS - 1) / span)).round_().long().flatten(1)
+    # In float32: half of it does not count beyond 256.
+    curves = torch.linspace(0, 1, LEVELS, device=images.device).repeat(len(images), 1)
+    one = curves.new_ones(()).expand_as(levels)
+    counts = torch.zeros_like(curves).scatter_add_(1, levels, one)
+    for number, strength in (to_device(drawn, images.device).float() / 2 + 0.5).T.split(2):
+        curves = _next_curves(curves, counts, number, strength[:, None])
+    shares = curves.gather(1, levels).to(images.dtype)
+    return torch.addcmul(low, shares, high - low).view(images.shape)
+
+
+def _next_curves(
+    curves: torch.Tensor, counts: torch.Tensor, number: torch.Tensor, strength: torch.Tensor
+) -> torch.Tensor:
+    """Apply one operation to the curves (n, LEVELS) of images with these counts of pixels."""
+    used = counts > 0
+    least = curves.where(used, 1).amin(dim=1, keepdim=True)
+    most = curves.where(used, 0).amax(dim=1, keepdim=True)
+    tones = (curves * (LEVELS - 1)).round().long()
+    shares = torch.zeros_like(counts).scatter_add_(1, tones, counts).cumsum(dim=1)
+    step = 2 ** (4 * strength).round() / (LEVELS - 1)
+    operations = [
+        curves,
+        torch.where(curves < strength, curves, 1 - curves),  # solarize
+        (curves / step + 1e-3).floor() * step,  # posterize: keep 4 to 8 bits
+        (curves - least) / (most - least).clamp_min(1 / LEVELS),  # autocontrast
+        shares.gather(1, tones) / shares[:, -1:],  # equalize
+        curves ** (0.5 + 1.5 * strength),  # gamma
+    ]
+    chosen = (number * len(operations)).long().clamp_max(len(operations) - 1)
+    rows = torch.arange(len(curves), device=curves.device)
+    return torch.stack(operations)[chosen, rows].clamp(0, 1)
 
 
 def _places(maps: torch.Tensor, height: int, width: int) -> torch.Tensor:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageOps
 from torch.nn import functional
 
-from ssdml.networks.augmentation import RandomViews, _moved, _places, default_views, unchanged
+from ssdml.networks.augmentation import (
+    RandomViews,
+    _moved,
+    _places,
+    _toned,
+    default_views,
+    unchanged,
+)
 
 SIDE = 16
 EDGE = 1 - 1 / SIDE  # coordinate of the outermost pixels' centers
@@ -278,6 +287,82 @@ def test_known_colors(images):
     torch.testing.assert_close(colored(contrast=1.0), (2 * images - mean).clamp(low, high))
 
 
+def operation(number, strength=0.0):
+    """Random numbers of an operation on tones, of any number of images."""
+    return [(2 * number + 1) / 6 - 1, 2 * strength - 1]
+
+
+def rank(image):
+    """The share of the pixels that are no lighter than each."""
+    flat = image.flatten()
+    return ((flat[:, None] >= flat).sum(1) / len(flat)).view_as(image)
+
+
+def by_pillow(function, *arguments):
+    """Apply a function of Pillow to a gray image in [0, 1]."""
+
+    def applied(image):
+        whole = Image.fromarray((255 * image[0]).round().byte().numpy())
+        return torch.from_numpy(np.array(function(whole, *arguments)))[None] / 255
+
+    return applied
+
+
+@pytest.mark.parametrize(
+    ("number", "strength", "expected"),
+    [
+        (0, 0.7, lambda image: image),
+        (1, 100 / 255, by_pillow(ImageOps.solarize, 100)),
+        (1, 0.0, by_pillow(ImageOps.invert)),
+        (2, 1.0, by_pillow(ImageOps.posterize, 4)),
+        (2, 0.5, by_pillow(ImageOps.posterize, 6)),
+        (2, 0.0, by_pillow(ImageOps.posterize, 8)),
+        (3, 0.3, by_pillow(ImageOps.autocontrast)),
+        (4, 0.3, rank),
+        (5, 0.0, torch.sqrt),
+        (5, 1.0, torch.square),
+    ],
+)
+def test_operations_on_tones_are_the_known_ones(number, strength, expected):
+    levels = torch.randint(30, 200, (4, 1, SIDE, SIDE), generator=seeded())
+    levels[3, 0, 0, :2] = torch.tensor([0, 255])  # the range of the batch
+    images = levels / 255
+    seen = _toned(images, torch.tensor([operation(number, strength)] * 4))
+    torch.testing.assert_close(seen, torch.stack([*map(expected, images)]), rtol=0, atol=0.004)
+
+
+def test_operations_on_tones_follow_each_other(images):
+    pairs = [(5, 0.3, 3, 0.0), (3, 0.0, 5, 0.9), (1, 0.5, 4, 0.0), (4, 0.0, 1, 0.5)] * 3
+    both = torch.tensor([[*operation(a, b), *operation(c, d)] for a, b, c, d in pairs])
+    first = _toned(images, both[:, :2])
+    torch.testing.assert_close(
+        _toned(images, both), _toned(first, both[:, 2:]), rtol=0, atol=4 / 255
+    )
+
+
+def test_operations_on_tones_are_drawn_alike(images):
+    dark = (images[:1] ** 2 / 2 + 0.1).repeat(600, 1, 1, 1)
+    dark[0, 0, 0, :2] = torch.tensor([0.0, 1.0])
+    seen = _toned(dark, RandomViews(tones=1).draw(600, 3, seeded())[:, -2:])
+    for number in (3, 4):  # of those without a strength
+        alike = _toned(dark, torch.tensor([operation(number)] * 600)) - seen
+        count = (alike.abs().amax(dim=(1, 2, 3)) < 1e-6).sum()
+        assert 73 < count < 127  # a sixth of them, within three standard deviations
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_tones_stay_within_the_range_of_the_images(images, dtype):
+    given = (5 * images - 3).to(dtype)
+    seen = RandomViews(tones=3, border=True)(given, seeded())
+    assert seen.dtype == dtype
+    assert given.amin() <= seen.amin() < seen.amax() <= given.amax()
+    dark = torch.full((1, 1, 40, 40), 0.5, dtype=dtype)
+    dark[0, 0, 0, :2] = torch.tensor([0.0, 1.0])
+    assert _toned(dark, torch.tensor([operation(4)]))[0, 0, 1, 1] > 0.99  # 1,600 pixels
+    same = torch.full((6, 3, 8, 8), 0.7, dtype=dtype)
+    assert torch.equal(RandomViews(tones=3, border=True)(same, seeded()), same)
+
+
 @pytest.mark.parametrize(
     ("center", "rows", "columns"),
     [
@@ -318,9 +403,10 @@ def test_weakest_views_are_the_images_or_flips(images):
 def test_weaker_views_scale_ranges_without_holes():
     before, halved = asdict(ALL), asdict(ALL.weaker(0.5))
     kept = {"flip", "border"}
-    expected = {name: x if name in kept else x / 2 for name, x in before.items()} | {"hole": 0.0}
+    without = {"hole": 0.0, "tones": 0}
+    expected = {name: x if name in kept else x / 2 for name, x in before.items()} | without
     assert halved == expected
-    assert asdict(ALL.weaker(1.0)) == before | {"hole": 0.0}
+    assert asdict(replace(ALL, tones=2).weaker(1.0)) == before | without
     torch.testing.assert_close(
         maps_of(RandomViews(rotation=30.0, border=True).weaker(0.5)),
         maps_of(RandomViews(rotation=15.0, border=True)),
@@ -347,7 +433,7 @@ def test_only_images_have_default_views(shape):
 
 def test_only_photographs_are_flipped_and_colored():
     signs, photographs = default_views((1, 28, 28)), default_views((3, 32, 32))
-    colors = ["brightness", "contrast", "saturation", "tint", "hole", "flip", "border"]
+    colors = ["brightness", "contrast", "saturation", "tint", "tones", "hole", "flip", "border"]
     assert not any(getattr(signs, name) for name in colors)
     assert all(getattr(photographs, name) for name in colors)
     moves = ["rotation", "scale", "stretch", "shift", "shear"]
