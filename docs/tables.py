@@ -346,11 +346,12 @@ def poisson() -> Lines:
 
 
 def recipes() -> Lines:
-    """Our networks in this version, by settings."""
+    """Our networks in this version, by settings, and CIFAR-10 with an earlier augmentation."""
     scores = ("NMI", "R@1", "accuracy")
     yield "", "method", "seeds", *scores, "minutes"
-    for dataset, title in IMAGES.items():
-        rows = succeeded("recipes", dataset)
+    sets = [("recipes", dataset, title) for dataset, title in IMAGES.items()]
+    for kind, dataset, title in [*sets, ("without-tones", "cifar10", "CIFAR-10, tones unchanged")]:
+        rows = succeeded(kind, dataset)
         columns = [by_method(rows, score) for score in scores]
         for place, name in enumerate(columns[0]):
             runs = [row for row in rows if row["method"] == name]
