@@ -354,7 +354,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         """Save the fitted estimator to a folder: safetensors and JSON, no code.
 
         A custom module is saved by its weights alone: :meth:`load` needs a module like it.
-        ``augment`` is kept if it is "auto" or None, and ``random_state`` if it is an int;
+        ``augment`` is kept if it is a name or None, and ``random_state`` if it is an int;
         ``checkpoint_dir``, ``losses``, triplets and history are not saved.
         """
         check_is_fitted(self)

@@ -16,7 +16,7 @@ from ssdml.deep.base import DeepEstimator
 from ssdml.deep.input_graph import InputGraph, input_graph, project_input
 from ssdml.deep.published import PublishedDeepSSDML
 from ssdml.metric.fitted.base import ANGLE, COUNT, NOT_NEGATIVE
-from ssdml.networks.augmentation import strong_and_weak
+from ssdml.networks.augmentation import HANDWRITING, strong_and_weak
 from ssdml.networks.backbones import paper_network
 from ssdml.networks.data import Samples
 from ssdml.utils.distributed import broadcast_weights, from_first_rank
@@ -54,10 +54,10 @@ class DeepSSDML(DeepEstimator):
         samples of the partition on its own graph, because they take one solve per sample.
     angle : float
         Of the angular losses, in degrees.
-    augment : "auto", None or callable
+    augment : {"auto", "handwriting"}, None or callable
         Function that returns views of a batch, ``augment(samples, generator)``. "auto": affine
         transformations of images, for color images also flips, changes of colors and tones, and
-        cutout; feature vectors are unchanged.
+        cutout; feature vectors are unchanged. "handwriting": smooth warps, too.
     learn_from : {"propagated", "labeled"}
         Samples of the class loss and of the triplets within the batch. "propagated": of the
         partition, by their propagated classes. "labeled": the labeled samples alone, for long
@@ -147,8 +147,8 @@ class DeepSSDML(DeepEstimator):
     samples; the network learns from classes and triplets of each batch, and from consistency [2]_;
     the embedding includes the input. :meth:`paper` is the method as published.
 
-    On one GPU, steps of a backbone given by name, without ``losses`` and with ``augment="auto"`` or
-    None, are captured as a CUDA graph.
+    On one GPU, steps of a backbone given by name, without ``losses`` and with ``augment`` "auto",
+    "handwriting" or None, are captured as a CUDA graph.
 
     References
     ----------
@@ -208,7 +208,7 @@ class DeepSSDML(DeepEstimator):
         "n_neighbors": COUNT,
         "propagation": [StrOptions({"two-sided", "one-sided"})],
         "angle": ANGLE,
-        "augment": [StrOptions({"auto"}), callable, None],
+        "augment": [StrOptions({"auto", HANDWRITING}), callable, None],
         "learn_from": [StrOptions({"propagated", "labeled"})],
         "consistency": NOT_NEGATIVE,
         "consistency_ratio": COUNT,

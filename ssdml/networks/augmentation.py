@@ -14,6 +14,8 @@ from ssdml.utils.torch_tools import to_device
 
 WEAK = 0.25  # strength of weak views
 LEVELS = 256  # of tones
+NODES = 4  # of a warp, along each side
+HANDWRITING, WARP = "handwriting", 0.06
 
 
 class Augment(Protocol):
@@ -25,7 +27,7 @@ class Augment(Protocol):
 
 @dataclass(frozen=True)
 class RandomViews:
-    """Random affine maps, flips, colors, tone curves and holes, drawn per image.
+    """Random affine maps, warps, flips, colors, tone curves and holes, drawn per image.
 
     Parameters
     ----------
@@ -35,6 +37,9 @@ class RandomViews:
         Largest relative change of the size, and of the height alone.
     shift, shear : float
         Largest shift and shear, relative to the image side.
+    warp : float
+        Largest shift, in each direction, of the nodes of a 4 x 4 grid, relative to the image side;
+        between them, pixels move smoothly (bicubic interpolation), as in [2]_.
     flip : bool
         Whether to flip half of the images horizontally.
     brightness, contrast, saturation, tint : float
@@ -51,6 +56,8 @@ class RandomViews:
     ----------
     .. [1] Cubuk, Zoph, Shlens, Le, "RandAugment: practical automated data augmentation with a
        reduced search space", NeurIPS 2020.
+    .. [2] Simard, Steinkraus, Platt, "Best practices for convolutional neural networks applied to
+       visual document analysis", ICDAR 2003, whose displacements are filtered noise.
 
     Examples
     --------
@@ -67,6 +74,7 @@ class RandomViews:
     stretch: float = 0.0
     shift: float = 0.0
     shear: float = 0.0
+    warp: float = 0.0
     flip: bool = False
     brightness: float = 0.0
     contrast: float = 0.0
@@ -81,9 +89,9 @@ class RandomViews:
         return self.views(samples, self.draw(len(samples), samples.shape[1], generator))
 
     def draw(self, count: int, n_channels: int, generator: torch.Generator) -> torch.Tensor:
-        """Draw the numbers of each view, (count, 12 + n_channels + 2 tones), uniform in [-1, 1].
+        """Draw the numbers of each view, uniform in [-1, 1], (count, 12 + n_channels or more).
 
-        They are drawn on the CPU: equal on every device.
+        They are drawn on the CPU: equal on every device. A warp takes 32 more, a tone operation 2.
         """
         widths = self._widths(n_channels)
         drawn = 2 * torch.rand(count * sum(widths), generator=generator) - 1
@@ -94,19 +102,23 @@ class RandomViews:
     def views(self, samples: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
         """Make the views of images that were drawn, by numbers of the CPU or of their device."""
         widths = self._widths(samples.shape[1])
-        maps, colors, tints, holes, tones = torch.split(drawn.to(samples.dtype), widths, dim=1)
+        parts = torch.split(drawn.to(samples.dtype), widths, dim=1)
+        maps, colors, tints, holes, tones, bends = parts
         # Thirty operations on a few numbers each: a GPU takes longer to launch them.
         maps = to_device(self._maps(maps, *samples.shape[2:]), samples.device)
-        views = self._colored(_moved(samples, maps, self.border), colors, tints)
+        shifts = to_device(2 * self.warp * bends, samples.device) if self.warp else None
+        views = self._colored(_moved(samples, maps, self.border, shifts), colors, tints)
         return self._pierced(_toned(views, tones) if self.tones else views, holes)
 
     def _widths(self, n_channels: int) -> list[int]:
-        """Count the numbers per view of maps, colors, tints, holes and tones."""
-        return [7, 3, n_channels, 2, 2 * self.tones]
+        """Count the numbers per view of maps, colors, tints, holes, tones and warps."""
+        return [7, 3, n_channels, 2, 2 * self.tones, 2 * NODES**2 * bool(self.warp)]
 
     def weaker(self, share: float) -> Self:
         """Views of this share of the strength, without tone curves and holes."""
-        ranges = "rotation scale stretch shift shear brightness contrast saturation tint".split()
+        ranges = (
+            "rotation scale stretch shift shear warp brightness contrast saturation tint".split()
+        )
         changed = {name: share * getattr(self, name) for name in ranges}
         return replace(self, tones=0, hole=0.0, **changed)
 
@@ -194,8 +206,9 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
 
     Parameters
     ----------
-    augment : "auto", None or Augment
-        Weak views are the unchanged samples unless it has a method ``weaker(share)``.
+    augment : "auto", "handwriting", None or Augment
+        "handwriting": default views with warps. Weak views are the unchanged samples unless it has
+        a method ``weaker(share)``.
     shape : tuple of int
         Of a sample.
 
@@ -205,7 +218,14 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
     >>> strong.rotation, weak.rotation
     (15.0, 3.75)
     """
-    views = default_views(shape) if augment == "auto" else augment
+    views = default_views(shape) if augment in ("auto", HANDWRITING) else augment
+    if augment == HANDWRITING:
+        if views is None:
+            raise ValueError(
+                f"augment={augment!r} needs images of shape (channels, height, width); got samples "
+                f"of shape {shape}. Pass 'auto'."
+            )
+        views = replace(views, warp=WARP)
     if views is None:
         return unchanged, unchanged
     _check_arguments(views)
@@ -256,11 +276,19 @@ def custom_views(
     return views.to(samples.dtype)
 
 
-def _moved(images: torch.Tensor, maps: torch.Tensor, border: bool) -> torch.Tensor:
-    """Sample images at affine maps of the coordinates, bilinearly."""
+def _moved(
+    images: torch.Tensor, maps: torch.Tensor, border: bool, bends: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Sample images at affine maps of the coordinates, and at shifts of nodes, bilinearly."""
+    places = _places(maps, *images.shape[2:])
+    if bends is not None:
+        shifts = functional.interpolate(
+            bends.view(-1, 2, NODES, NODES), images.shape[2:], mode="bicubic", align_corners=True
+        )
+        places = places + shifts.permute(0, 2, 3, 1)
     return functional.grid_sample(
         images,
-        _places(maps, *images.shape[2:]),
+        places,
         padding_mode="border" if border else "zeros",
         align_corners=False,
     )

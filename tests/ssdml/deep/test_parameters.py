@@ -43,6 +43,7 @@ class TestSwitches:
             {"pretrain_epochs": 1},
             {"metric_steps": 0},
             {"augment": None},
+            {"augment": "handwriting"},
             {"input_edges": 0.0},
             {"input_edges": 1.0},
             {"partition_size": None},

@@ -16,6 +16,7 @@ from ssdml.networks.augmentation import (
     _places,
     _toned,
     default_views,
+    strong_and_weak,
     unchanged,
 )
 
@@ -206,6 +207,33 @@ def test_each_range_is_uniform_up_to_its_limit(name, limit, of_the_kind):
     assert shares.abs().max() <= 1 + 1e-6
     quarters = torch.histc(shares, 4, -1, 1) / len(shares)
     assert (quarters - 0.25).abs().max() < 0.08  # three standard deviations of 300 draws
+
+
+def test_warp_shifts_nodes_by_up_to_its_limit():
+    """Images of coordinates show where pixels come from; beyond the border, it repeats."""
+    n, apart = 200, 20  # of the nodes, in pixels
+    line = torch.linspace(-1, 1, 3 * apart + 1, dtype=torch.float64)
+    edge = 1 - 1 / len(line)
+    grid = torch.stack(torch.meshgrid(edge * line, edge * line, indexing="xy")).repeat(n, 1, 1, 1)
+    moved = RandomViews(warp=0.1, border=True)(grid, seeded()) - grid
+    at_nodes = moved[:, :, ::apart, ::apart]
+    inner = at_nodes[:, :, 1:3, 1:3] / 0.2  # the side is 2 long
+    assert inner.abs().max() <= 1 + 1e-6
+    quarters = torch.histc(inner.float(), 4, -1, 1) / inner.numel()
+    assert (quarters - 0.25).abs().max() < 0.04
+    assert moved.abs().max() < 0.3  # a cubic overshoots its nodes a little
+    steps = moved[:, :, :, 1:] - moved[:, :, :, :-1]
+    assert steps.abs().max() < 0.2 * 2 * 2 / apart  # twice the mean slope between two nodes
+
+
+def test_warp_of_equal_shifts_is_a_shift(images):
+    maps = torch.eye(2, 3).repeat(12, 1, 1)
+    bends = torch.tensor([0.25, -0.5])[:, None].expand(2, 16).reshape(1, 32).repeat(12, 1)
+    shifted = maps + torch.tensor([[0, 0, 0.25], [0, 0, -0.5]])
+    torch.testing.assert_close(
+        _moved(images, maps, True, bends),
+        _moved(images, shifted, True),
+    )
 
 
 def test_flips_half_of_the_images(images):
@@ -438,6 +466,15 @@ def test_only_photographs_are_flipped_and_colored():
     assert all(getattr(photographs, name) for name in colors)
     moves = ["rotation", "scale", "stretch", "shift", "shear"]
     assert all(getattr(signs, name) == getattr(photographs, name) > 0 for name in moves)
+
+
+def test_handwriting_is_warped_too():
+    for shape in ((1, 28, 28), (3, 32, 32)):
+        strong, weak = strong_and_weak("handwriting", shape)
+        assert replace(strong, warp=0.0) == strong_and_weak("auto", shape)[0]
+        assert strong.warp == 4 * weak.warp == 0.06
+    with pytest.raises(ValueError, match=r"augment='handwriting' needs images .* \(64,\)\. Pass"):
+        strong_and_weak("handwriting", (64,))
 
 
 def test_grid_equals_torchs_affine_grid():
