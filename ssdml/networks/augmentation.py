@@ -306,7 +306,8 @@ def _toned(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
     curves = torch.linspace(0, 1, LEVELS, device=images.device).repeat(len(images), 1)
     one = curves.new_ones(()).expand_as(levels)
     counts = torch.zeros_like(curves).scatter_add_(1, levels, one)
-    for number, strength in (to_device(drawn, images.device).float() / 2 + 0.5).T.split(2):
+    numbers = (to_device(drawn, images.device).float() / 2 + 0.5).T
+    for number, strength in torch.split(numbers, 2):
         curves = _next_curves(curves, counts, number, strength[:, None])
     shares = curves.gather(1, levels).to(images.dtype)
     return torch.addcmul(low, shares, high - low).view(images.shape)
