@@ -89,13 +89,12 @@ NETWORKS = (
 
 PUBLISHED = "deep-ssdml-paper"
 PRINTED = {PUBLISHED: "published", f"{PUBLISHED}[orthogonal=false]": "published, L not orthonormal"}
+BEST = "validation_fraction=0.15"
 KEPT = {  # networks of the published method
     "input": "input",
-    f"{PUBLISHED}[validation_fraction=0.15]": "best of 50 epochs",
-    f"{PUBLISHED}[epochs=10;validation_fraction=0.15]": "best of 10 epochs",
-    f"{PUBLISHED}[epochs=10;orthogonal=false;validation_fraction=0.15]": (
-        "best of 10 epochs, L not orthonormal"
-    ),
+    f"{PUBLISHED}[{BEST}]": "best of 50 epochs",
+    f"{PUBLISHED}[epochs=10;{BEST}]": "best of 10 epochs",
+    f"{PUBLISHED}[epochs=10;orthogonal=false;{BEST}]": "best of 10 epochs, L not orthonormal",
     PUBLISHED: "last of 50 epochs",
 }
 
@@ -126,23 +125,11 @@ METRIC_SETS = {  # of examples/metric_parts.py
     "caltech101": "Caltech-101",
 }
 COMPARED = ("input", "logistic", "knn", "label-spreading", "poisson", "ssdml")  # on photographs
-LOSS_SETS = {
-    "digits": "digits",
-    "banking77": "Banking77",
-    "caltech101": "Caltech-101",
-    "fashion_mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-}
-BASE_LOSSES = {
-    "input": "input",
-    "triplet": "triplet",
-    "n-pair": "N-pair",
-    "binomial": "binomial deviance",
-    "softmax": "softmax",
-    "proxy-nca": "Proxy-NCA",
-    "soft-triple": "SoftTriple",
-    "proxy-gml": "ProxyGML",
-}
+LOSS_SETS = {"digits": "digits", "banking77": "Banking77", "caltech101": "Caltech-101"}
+LOSS_SETS |= {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+BASE_LOSSES = {"input": "input", "triplet": "triplet", "n-pair": "N-pair"}
+BASE_LOSSES |= {"binomial": "binomial deviance", "softmax": "softmax", "proxy-nca": "Proxy-NCA"}
+BASE_LOSSES |= {"soft-triple": "SoftTriple", "proxy-gml": "ProxyGML"}
 TERMS = {"cgml": "CGML", "da": "DML-DA", "en": "EN", "gor": "GOR"}
 WITH_TERMS = {
     f"{base}+{term}": (base, f"{BASE_LOSSES[base]} + {title}")
@@ -152,14 +139,9 @@ WITH_TERMS = {
     "dgcrl": ("softmax", "DGCRL, over softmax"),
     "proxy-gml": ("soft-triple", "ProxyGML, over SoftTriple"),
 }
-CONTRASTIVE = {
-    "contrastive+da": "+ density adaptivity (DML-DA)",
-    "contrastive+da-free": "+ DML-DA without D⁰",
-    "contrastive+da-fixed": "+ DML-DA, fixed targets",
-    "contrastive+en": "+ entropy (EN)",
-    "contrastive+gor": "+ orthogonality (GOR)",
-    "contrastive+cgml": "+ graph consistency (CGML)",
-}
+CONTRASTIVE = {"da": "density adaptivity (DML-DA)", "da-free": "DML-DA without D⁰"}
+CONTRASTIVE |= {"da-fixed": "DML-DA, fixed targets", "en": "entropy (EN)"}
+CONTRASTIVE |= {"gor": "orthogonality (GOR)", "cgml": "graph consistency (CGML)"}
 Lines = Iterator[Sequence[str]]
 
 
@@ -422,27 +404,26 @@ def change(scores: Mapping[str, Floats], name: str) -> str:
 
 def loss_scores(kind: str, score: str = "R@1") -> dict[str, dict[str, list[float]]]:
     """Scores of the losses with all seeds, by title of the data set and by method."""
-    found = {}
-    for dataset, title in LOSS_SETS.items():
-        methods = by_method(succeeded(kind, dataset), score)
-        scores = {name: v[:SEEDS] for name, v in methods.items() if len(v) >= SEEDS}
-        if scores:
-            found[title] = scores
-    return found
+    every = {title: by_method(succeeded(kind, name), score) for name, title in LOSS_SETS.items()}
+    found = {t: {n: v[:SEEDS] for n, v in of.items() if len(v) >= SEEDS} for t, of in every.items()}
+    return {title: scores for title, scores in found.items() if scores}
+
+
+def all_losses() -> dict[str, dict[str, list[float]]]:
+    """R@1 of the losses on data sets where all of them ran."""
+    return {title: of for title, of in loss_scores("losses").items() if "triplet" in of}
 
 
 def base_losses() -> Lines:
-    """R@1 of the losses without terms, on data sets where all of them ran."""
-    found = {title: of for title, of in loss_scores("losses").items() if "triplet" in of}
-    yield "", *found
+    """R@1 of the losses without terms."""
+    yield "", *(found := all_losses())
     for name, title in BASE_LOSSES.items():
         yield title, *(interval(scores.get(name)) for scores in found.values())
 
 
 def terms() -> Lines:
     """What each term adds to its base loss in R@1."""
-    found = {title: of for title, of in loss_scores("losses").items() if "triplet" in of}
-    yield "", *found
+    yield "", *(found := all_losses())
     for name, (base, title) in WITH_TERMS.items():
         yield title, *(gap(scores, name, base) for scores in found.values())
 
@@ -453,11 +434,11 @@ def contrastive(score: str) -> Lines:
     yield "", *found, "published: Cars-196, CUB, SOP"
     for name in ("input", "contrastive"):
         yield name, *(interval(scores.get(name)) for scores in found.values()), ""
-    for name, title in CONTRASTIVE.items():
-        published = published_differences(name, "contrastive", score)
-        printed = [f"{gain:+.1f}" for _, gain in published]
-        gaps = (gap(scores, name, "contrastive") for scores in found.values())
-        yield title, *gaps, ", ".join(printed)
+    for term, title in CONTRASTIVE.items():
+        name, base = f"contrastive+{term}", "contrastive"
+        published = (f"{gain:+.1f}" for _, gain in published_differences(name, base, score))
+        gaps = (gap(scores, name, base) for scores in found.values())
+        yield f"+ {title}", *gaps, ", ".join(published)
 
 
 def ranking() -> Lines:
