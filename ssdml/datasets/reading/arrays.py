@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
 from ssdml.datasets.reading.columns import Choice
-from ssdml.datasets.reading.formats.matlab import read_mat, refuse
+from ssdml.datasets.reading.formats.matlab import is_structure, read_mat, refuse
 from ssdml.datasets.reading.formats.tables import read_table, table_suffix
 from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
@@ -113,8 +113,9 @@ def _with_fields(found: dict[str, Any], choice: Choice) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     others = dict(found)
     for name, value in found.items():
-        is_one = isinstance(value, dict) and all(len(entries) == 1 for entries in value.values())
-        if is_one and all(role & {w for n in value for w in (n, n.lower())} for role in roles):
+        if is_structure(value) and all(
+            role & {w for n in value for w in (n, n.lower())} for role in roles
+        ):
             part = f"{name}_" if name.lower() in PARTS else ""
             inside = {part + field: entries[0] for field, entries in value.items()}
             if fields.keys() & inside.keys():  # which structure?

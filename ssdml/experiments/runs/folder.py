@@ -199,13 +199,12 @@ def _refuse_other_data(results: Path, rows: list[Row], run: Run) -> None:
             f"{results}: holds runs on other samples or labels called {name!r}; the data have "
             "changed, or two data sets have this name. Use another folder, or rename the data."
         )
-    form = run.config.get("features", "raw")
-    others = {row.get("features", form) for row in ended} - {form}
+    others = {row.get("features", run.features) for row in ended} - {run.features}
     if others:
         raise ValueError(
             f"{results}: holds runs on {name!r} with features={min(others)!r}, and their scores "
-            f"are not comparable with those of features={form!r}. Use another folder, or pass "
-            f"features={min(others)!r} (--form {min(others)})."
+            f"are not comparable with those of features={run.features!r}. Use another folder, or "
+            f"pass features={min(others)!r} (--form {min(others)})."
         )
 
 

@@ -40,6 +40,11 @@ class Run:
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
+    def features(self) -> str:
+        """Preprocessing of the data set."""
+        return str(self.config.get("features", "raw"))
+
+    @property
     def title(self) -> str:
         """Method, budget and seed, for the progress bar."""
         return f"{self.method}, {self.split.drawn_by}, seed {self.split.seed}"

@@ -117,7 +117,7 @@ def failed_row(dataset: Dataset, run: Run) -> Row:
         "peak_rss_mb": 0.0,
         "config_hash": run.config_hash,
         "data": run.config["data"],
-        "features": run.config.get("features", "raw"),
+        "features": run.features,
         "versions": versions(),
         "status": FAILED,
         "error": None,

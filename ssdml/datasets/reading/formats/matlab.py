@@ -52,14 +52,18 @@ class Unread(NamedTuple):
     kind: str
 
 
+def is_structure(value: Any) -> bool:
+    """Whether a variable is a single structure, not an array of them."""
+    return isinstance(value, dict) and all(len(entries) == 1 for entries in value.values())
+
+
 def refuse(path: Path, name: str, value: Any) -> NoReturn:
     """Raise ValueError for a variable that is not of the kind that is needed."""
     kind = "a cell array" if isinstance(value, list) else "text"
     if isinstance(value, Unread):
         kind = value.kind
     elif isinstance(value, dict):
-        is_one = all(len(entries) == 1 for entries in value.values())
-        kind = "a structure" if is_one else "structures"
+        kind = "a structure" if is_structure(value) else "structures"
     fix = f"In MATLAB, save {IN_MATLAB[kind].format(name)}. " if kind in IN_MATLAB else ""
     raise ValueError(
         f"{path}: {name} must be numbers or a list of texts; got {kind}. {fix}{IN_PYTHON}"
