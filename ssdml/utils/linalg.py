@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,10 @@ SHORT = 1e-18  # squares of shorter rows lose precision in float32
 BLOCK_ENTRIES = 2**20  # of a tall matrix, converted to float64 at a time: 8 MB
 MOST_OF_ONE = 0.95  # of the variance: a row with more, among 20 or more, hides the others
 GRAPH_VARIANCE = 0.95  # share of the variance in which neighbors are searched
+ABSENT = re.compile(  # written for a missing value: nines, or the limit of a type or format
+    r"-?9{2,6}(\.9+)?|-32768|-2\.14748e\+09|-?1e\+(20|30|34)|9\.96921e\+36|-3\.40282e\+38"
+)
+LEAST_GAP = 10  # between such a mark and other values
 
 
 def symmetrize(matrix: npt.ArrayLike) -> Floats:
@@ -241,6 +246,56 @@ def warn_of_far_row(
             f"{who}: {name} must not have a row far from all others; row {row}, with "
             f"{X[row, column]:g} in column {column}, holds {squares[row] / total:.1%} of the "
             "variance. Correct it, drop the row, or pass logarithms.",
+            stacklevel=level_of_caller(),
+        )
+
+
+def absent_marks(rows: npt.NDArray[Any]) -> dict[int, float]:
+    """Find the columns of rows (n, d) with a number that may mean a missing value, and the number.
+
+    It is the least or greatest of its column, such as -999, and far from the others.
+
+    Examples
+    --------
+    >>> absent_marks(np.array([[0.1, 20.0], [-999.0, 99.0], [0.3, 80.0]]))
+    {0: -999.0}
+    """
+    found = {}
+    for extremes in (rows.min(axis=0), rows.max(axis=0)):
+        for column in np.flatnonzero(np.abs(extremes) >= LEAST_GAP):
+            extreme, values = float(extremes[column]), rows[:, column]
+            others = values[values != extremes[column]]
+            if not len(others) or not ABSENT.fullmatch(f"{extreme:g}"):
+                continue
+            gap = np.abs(others - extreme).min()
+            if extreme < 0 <= others.min() or gap > max(np.abs(others).max(), LEAST_GAP):
+                found[int(column)] = extreme
+    return found
+
+
+def warn_of_absent_marks(X: npt.NDArray[Any], who: str, names: Any = None) -> None:
+    """Warn of a number in two or more cells that may mean a missing value; not of 99, as in counts.
+
+    ``names`` are those of the columns, if any.
+
+    Examples
+    --------
+    >>> warn_of_absent_marks(np.eye(20), "who")
+    """
+    cells = {
+        column: (mark, int((X[:, column] == X.dtype.type(mark)).sum()))
+        for column, mark in absent_marks(X).items()
+        if mark != 99
+    }
+    total = sum(count for _, count in cells.values())
+    if total > 1:
+        column, (mark, _) = next(iter(cells.items()))
+        named = repr(str(names[column])) if names is not None else column
+        others = ", ..." * (len(cells) > 1)
+        warnings.warn(
+            f"{who}: X must not mark missing values by numbers; got {mark:g}, far from other "
+            f"values (in all, {total} such cells, in columns {named}{others}). If it means a "
+            f"missing value, impute it: SimpleImputer(missing_values={mark:g}).",
             stacklevel=level_of_caller(),
         )
 

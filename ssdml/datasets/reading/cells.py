@@ -11,6 +11,7 @@ from scipy.special import gammaln
 
 from ssdml.datasets.reading.table import LABEL_NAMES, MISSING, TRUTH, Table, folded
 from ssdml.utils.files import parse_json
+from ssdml.utils.linalg import absent_marks
 from ssdml.utils.typing import Array, Floats, Mask
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ CODE_OF_LETTERS = r"^[A-Z]{2,3}0\d"  # such as EUR001, which is no amount
 LEAST_CODE = 100  # postal codes and others have more digits
 CODE = r"^(0\d{3,}|\+\d{8,})$"  # of phones, too; but hours and months may be 07
 DOTS = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"
-ABSENT = re.compile("-?9{2,6}")  # written for a missing value
-LEAST_GAP = 10
 LARGEST = 2**53  # beyond it, floats are no longer exact integers
 LARGEST_KEY = 2**64
 TIMES = ((1e9, 2e9), (1e12, 2e12))  # 2001 to 2033, in seconds or milliseconds since 1970
@@ -373,15 +372,12 @@ class Cells:
             row = int(self._may_be_thousands(name).argmax())
             cell = column[row].as_py()
             return f"{cell!r} is read as {values[row]:g}; if commas separate thousands, remove them"
-        for extreme in (values.min(), values.max()):
-            is_code = extreme == -1 and values.max() > 1 and (values == np.rint(values)).all()
-            is_absent = is_code or ABSENT.fullmatch(f"{extreme:g}")
-            if not is_absent or (values == extreme).all():
-                continue
-            others = values[values != extreme]
-            gap = np.abs(others - extreme).min()
-            if extreme < 0 <= others.min() or gap > max(np.abs(others).max(), LEAST_GAP):
-                return f"{extreme:g} is a number; if it means a missing value, replace it"
+        mark = absent_marks(values[:, None]).get(0)
+        is_code = values.min() == -1 and values.max() > 1 and (values == np.rint(values)).all()
+        if is_code and values[values != -1].min() >= 0:
+            mark = -1
+        if mark is not None:
+            return f"{mark:g} is a number; if it means a missing value, replace it"
         return None
 
     def is_ordered(self, name: str) -> bool:

@@ -26,7 +26,7 @@ from ssdml.metric.fitted.prediction import (
 from ssdml.metric.fitted.saving import load_metric, save_metric
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import check_order, warn_of_labels_in
-from ssdml.utils.linalg import check_spread, warn_of_far_row
+from ssdml.utils.linalg import check_spread, warn_of_absent_marks, warn_of_far_row
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import check_cells, check_finite, working_dtype
 
@@ -69,7 +69,9 @@ class LearnedMetric(EmbeddingMixin):
         X = self._validate_rows(X, name, ensure_min_samples=2)
         check_finite(X, name, "X")
         labels = self._read_labels(y, len(X), way_out)
-        warn_of_labels_in(X, labels, name, getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        warn_of_labels_in(X, labels, name, names)
+        warn_of_absent_marks(X, name, names)
         squares = check_spread(X, name, may_underflow=may_underflow)
         warn_of_far_row(X, squares, squares.sum(), name)
         return X, labels
