@@ -10,28 +10,29 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.extend(
+    str(Path(__file__).resolve().parents[1] / name) for name in ("docs", "examples", "")
+)
 
+import loss_results
 from metric_parts import METHODS as METRIC_METHODS, SCORES as METRIC_SCORES
 from reproduction.loss_tables import by_method
-from reproduction.losses import ABLATION
 from reproduction.poisson import BUDGETS, PUBLISHED as POISSON, scores_by_method
 from reproduction.published import LABELS_PER_CLASS, published_name, published_scores, starred
-from reproduction.published_losses import PROXY_GML_ABLATION, published_differences
 from reproduction.tables import best_of, is_ahead
+from result_rows import RESULTS, SEEDS, Lines, gap, interval, succeeded
 
 from ssdml.experiments.analysis.statistics import friedman_nemenyi, mean_interval, paired_difference
 from ssdml.experiments.analysis.tables import mean_scores, paired_tests, score_matrix, score_table
 from ssdml.experiments.methods.base import format_method, parse_method
 from ssdml.experiments.methods.tuning import SUFFIX
-from ssdml.experiments.runs.results import Row, latest, read_rows
+from ssdml.experiments.runs.results import Row
 from ssdml.utils.typing import Floats
 from tools.labeling import tables as labeling
 from tools.labeling.__main__ import read_rows as read_labeling_rows
@@ -40,7 +41,6 @@ from tools.robust.cells import SCHEMES
 from tools.robust.rows import read_rows as read_robust_rows
 
 DOCS = Path(__file__).resolve().parent
-RESULTS = DOCS / "results"
 PAGES = (
     DOCS.parent / "README.md",
     DOCS / "why-and-when.md",
@@ -48,7 +48,6 @@ PAGES = (
     *(RESULTS / f"{name}.md" for name in ("features", "networks", "losses", "robust", "labeling")),
 )
 MARKED = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-SEEDS = 5
 
 SETS = {  # "features": unit-length samples; "components": their 64 principal components
     ("features", "digits"): "digits",
@@ -125,31 +124,6 @@ METRIC_SETS = {  # of examples/metric_parts.py
     "caltech101": "Caltech-101",
 }
 COMPARED = ("input", "logistic", "knn", "label-spreading", "poisson", "ssdml")  # on photographs
-LOSS_SETS = {"digits": "digits", "banking77": "Banking77", "caltech101": "Caltech-101"}
-LOSS_SETS |= {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
-BASE_LOSSES = {"input": "input", "triplet": "triplet", "n-pair": "N-pair"}
-BASE_LOSSES |= {"binomial": "binomial deviance", "softmax": "softmax", "proxy-nca": "Proxy-NCA"}
-BASE_LOSSES |= {"soft-triple": "SoftTriple", "proxy-gml": "ProxyGML"}
-TERMS = {"cgml": "CGML", "da": "DML-DA", "en": "EN", "gor": "GOR"}
-WITH_TERMS = {
-    f"{base}+{term}": (base, f"{BASE_LOSSES[base]} + {title}")
-    for base in ("triplet", "n-pair", "binomial")
-    for term, title in TERMS.items()
-} | {
-    "dgcrl": ("softmax", "DGCRL, over softmax"),
-    "proxy-gml": ("soft-triple", "ProxyGML, over SoftTriple"),
-}
-CONTRASTIVE = {"da": "density adaptivity (DML-DA)", "da-free": "DML-DA without D⁰"}
-CONTRASTIVE |= {"da-fixed": "DML-DA, fixed targets", "en": "entropy (EN)"}
-CONTRASTIVE |= {"gor": "orthogonality (GOR)", "cgml": "graph consistency (CGML)"}
-Lines = Iterator[Sequence[str]]
-
-
-def succeeded(kind: str, dataset: str) -> list[Row]:
-    """Finished runs on a data set, the last one of each."""
-    path = RESULTS / kind / f"{dataset}.jsonl"
-    rows = latest(read_rows(path)) if path.is_file() else []
-    return [row for row in rows if row["status"] == "ok"]
 
 
 def complete(kind: str, dataset: str, n_labels: int | None = None) -> dict[str, list[Row]]:
@@ -402,70 +376,6 @@ def change(scores: Mapping[str, Floats], name: str) -> str:
     return ""
 
 
-def loss_scores(kind: str, score: str = "R@1") -> dict[str, dict[str, list[float]]]:
-    """Scores of the losses with all seeds, by title of the data set and by method."""
-    every = {title: by_method(succeeded(kind, name), score) for name, title in LOSS_SETS.items()}
-    found = {t: {n: v[:SEEDS] for n, v in of.items() if len(v) >= SEEDS} for t, of in every.items()}
-    return {title: scores for title, scores in found.items() if scores}
-
-
-def all_losses() -> dict[str, dict[str, list[float]]]:
-    """R@1 of the losses on data sets where all of them ran."""
-    return {title: of for title, of in loss_scores("losses").items() if "triplet" in of}
-
-
-def base_losses() -> Lines:
-    """R@1 of the losses without terms."""
-    yield "", *(found := all_losses())
-    for name, title in BASE_LOSSES.items():
-        yield title, *(interval(scores.get(name)) for scores in found.values())
-
-
-def terms() -> Lines:
-    """What each term adds to its base loss in R@1."""
-    yield "", *(found := all_losses())
-    for name, (base, title) in WITH_TERMS.items():
-        yield title, *(gap(scores, name, base) for scores in found.values())
-
-
-def contrastive(score: str) -> Lines:
-    """The contrastive loss, and what a term adds to it, with published differences."""
-    found = loss_scores("losses", score)
-    yield "", *found, "published: Cars-196, CUB, SOP"
-    for name in ("input", "contrastive"):
-        yield name, *(interval(scores.get(name)) for scores in found.values()), ""
-    for term, title in CONTRASTIVE.items():
-        name, base = f"contrastive+{term}", "contrastive"
-        published = (f"{gain:+.1f}" for _, gain in published_differences(name, base, score))
-        gaps = (gap(scores, name, base) for scores in found.values())
-        yield f"+ {title}", *gaps, ", ".join(published)
-
-
-def ranking() -> Lines:
-    """The center ranking loss by its hinge."""
-    found = {title: of for title, of in loss_scores("losses").items() if "gcrl" in of}
-    yield "", *found
-    for name, title in (("gcrl", "hinge per row"), ("gcrl-batch", "hinge around the sum")):
-        yield title, *(interval(scores.get(name)) for scores in found.values())
-    yield "difference", *(gap(scores, "gcrl-batch", "gcrl") for scores in found.values())
-
-
-def proxy_ablation() -> Lines:
-    """The whole of ProxyGML, and the change without its parts, with the poster's rows."""
-    found = {score: loss_scores("ablation", score) for score in ("NMI", "R@1")}
-    titles = [f"{title} {score}" for title in found["R@1"] for score in found]
-    yield "S^pos", "M", "L^p", *titles, "published: Cars-196 NMI", "R@1"
-    columns = [found[score][title] for title in found["R@1"] for score in found]
-    whole = list(ABLATION)[-1]
-    for name, (*switches, nmi, recall) in zip(ABLATION, PROXY_GML_ABLATION, strict=True):
-        yield (
-            *("✓" * switch for switch in switches),
-            *(interval(of[name]) if name == whole else gap(of, name, whole) for of in columns),
-            f"{nmi:.1f}",
-            f"{recall:.1f}",
-        )
-
-
 def on_photographs(dataset: str, methods: Sequence[str]) -> dict[int, list[Row]]:
     """Runs on features of photographs, by labels per class."""
     budgets = sorted({row["labels_per_class"] for row in succeeded("photographs", dataset)})
@@ -487,25 +397,6 @@ def caltech101_gain() -> Lines:
     yield "gain in accuracy", *map(str, runs)
     gains = (gap(by_method(rows, "accuracy"), "ssdml", "logistic") for rows in runs.values())
     yield "`ssdml` over `logistic`, paired", *gains
-
-
-def interval(values: Sequence[float] | None) -> str:
-    """Mean and half interval, the mean of one value, or nothing."""
-    if values is None:
-        return ""
-    if len(values) == 1:
-        return f"{values[0]:.1f}"
-    mean = mean_interval(values)
-    return f"{mean.mean:.1f} ± {mean.half_width:.1f}"
-
-
-def gap(scores: Mapping[str, Sequence[float]], name: str, base: str) -> str:
-    """Paired difference of two losses, bold if significant, or nothing."""
-    if not {name, base} <= scores.keys():
-        return ""
-    found = paired_difference(scores[name], scores[base])
-    bold = "**" * found.excludes_zero
-    return f"{bold}{found.mean:+.2f} ± {found.half_width:.2f}{bold}"
 
 
 def cells(rows: Sequence[Row], score: str) -> dict[str, str]:
@@ -573,12 +464,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "labeling suggest": partial(of_labeling_rows, labeling.suggest, "suggest"),
     "labeling labeled": partial(of_labeling_rows, labeling.labeled, "labeled"),
     "labeling novelty": partial(of_labeling_rows, labeling.novelty, "novelty"),
-    "base losses": base_losses,
-    "terms": terms,
-    "contrastive": partial(contrastive, "R@1"),
-    "contrastive NMI": partial(contrastive, "NMI"),
-    "ranking": ranking,
-    "proxy-gml": proxy_ablation,
+    **loss_results.TABLES,
 }
 
 

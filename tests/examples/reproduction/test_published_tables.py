@@ -100,7 +100,7 @@ def test_the_first_table_holds_means_and_median_times():
 
 def test_accuracies_of_early_rows_are_marked(tmp_path, monkeypatch):
     """Those of estimators with ``predict``; other methods were always scored as now."""
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr("result_rows.RESULTS", tmp_path)
     (tmp_path / "features").mkdir()
     row = next(row for row in read(DIGITS) if row["status"] == "ok")
     methods = {"input": {}, "logistic": {"predicted": True}, "lda": {}, "lrml": {}, "ssdml": {}}
@@ -161,7 +161,7 @@ def test_the_page_states_the_wide_network_scores():
 
 
 def test_incomplete_methods_are_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr("result_rows.RESULTS", tmp_path)
     rows = read(DIGITS)
     kept = [row for row in rows if (row["method"], row["seed"]) != ("lda", 3)]
     failed = [row | {"status": "failed"} if row["method"] == "nca" else row for row in kept]
@@ -180,7 +180,7 @@ def test_incomplete_methods_are_left_out(tmp_path, monkeypatch):
 
 def test_ablations_are_compared_at_equal_precision(tmp_path, monkeypatch):
     """bfloat16 runs replace missing float32 runs only."""
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr("result_rows.RESULTS", tmp_path)
     means = {
         "deep-ssdml": 50,
         "deep-ssdml[mixed_precision=true]": 40,
