@@ -23,7 +23,7 @@ from ssdml.losses.batch import (
 )
 from ssdml.losses.elsewhere import call_other, groups_of, one_group, scalar, unwrapped
 from ssdml.utils.torch_tools import check_float_matrix
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, as_list
 
 try:
     from pytorch_metric_learning.losses import BaseMetricLossFunction as _Base
@@ -248,7 +248,9 @@ class Loss(Term, _Base):
         found = "no labels"
         if batch.labels is not None:
             known = batch.labels[batch.row_weights > 0]
-            found = f"{len(known)} of them labeled, in {len(set(known.tolist()))} classes"
+            weighted = "" if batch.weights is None else " with a weight above 0"
+            n_classes = len(set(known.tolist()))
+            found = f"{len(known)} of them labeled{weighted}, in {n_classes} classes"
         n_rows = len(batch.embeddings)
         warn_of_zero(who, n_rows, found, needs=self.needs, sampler=self.sampler)
 
@@ -319,7 +321,8 @@ class LossSum(Loss):
     def __init__(self, terms: Iterable[Any]) -> None:
         super().__init__()
         flat: dict[int, tuple[float, nn.Module]] = {}
-        for weight, part in (flat_term for term in terms for flat_term in _terms(term)):
+        given = as_list(terms, "terms", "LossSum", "losses")
+        for weight, part in (flat_term for term in given for flat_term in _terms(term)):
             before = flat.get(id(part), (0.0, part))[0]
             flat[id(part)] = (before + weight, part)
         if not flat:

@@ -12,7 +12,7 @@ import torch
 
 from ssdml.graphs.triplets import Triplets
 from ssdml.utils.torch_tools import HALVES, check_float_matrix, check_integers
-from ssdml.utils.validation import UNLABELED, level_of_caller, warn_of_wrapped
+from ssdml.utils.validation import UNLABELED, check_tensor, level_of_caller, warn_of_wrapped
 
 NEEDS, SAMPLER = "a labeled row", "class_batches"  # of most losses
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
@@ -182,8 +182,23 @@ def class_labels(batch: Batch, who: str) -> torch.Tensor:
     return batch.labels
 
 
-def as_tensor(value: Any, device: torch.device) -> torch.Tensor:
-    """Return a tensor on the device; copy an array or a column."""
+def as_tensor(value: Any, device: torch.device, name: str, who: str, way_out: str) -> torch.Tensor:
+    """Return a dense tensor of real numbers on the device; copy an array or a column."""
+    if isinstance(value, torch.Tensor):
+        check_tensor(value, who, name)
+    try:
+        found = _on_device(value, device)
+        if found.is_complex():
+            raise TypeError("they are complex")
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{who}: {name} must be an array of numbers; got {type(value).__name__}: {error}. "
+            f"{way_out}"
+        ) from error
+    return found
+
+
+def _on_device(value: Any, device: torch.device) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value.to(device)
     value = value.to_numpy() if hasattr(value, "to_numpy") else value
@@ -239,6 +254,12 @@ def check_finite(tensor: torch.Tensor, name: str, who: str, way_out: str) -> Non
     if not math.isfinite(float(found.sum())) and not (finite := found.isfinite()).all():
         wrong = found[~finite][0].item()
         raise ValueError(f"{who}: {name} must be finite; got {wrong}. {way_out}")
+
+
+def check_flag(value: Any, name: str, who: str) -> None:
+    """Raise unless ``value`` is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{who}: {name} must be True or False; got {value!r}.")
 
 
 def _check_alike(reference: Any, rows: torch.Tensor, who: str) -> None:
@@ -297,13 +318,15 @@ def as_tuples(
         value = value[:3]
     if getattr(value, "ndim", 0) == 2:  # one row per part
         value = tuple(value)
-    if not isinstance(value, Sequence) or len(value) not in (3, 4):
-        found = len(value) if isinstance(value, Sequence) else type(value).__name__
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_sequence or len(value) not in (3, 4):
+        found = len(value) if is_sequence else type(value).__name__
         raise ValueError(
             f"{who}: indices_tuple must be (anchors, positives, negatives) or (anchors, positives, "
             f"anchors, negatives); got {found}."
         )
-    parts = [as_tensor(part, device) for part in value]
+    way_out = "Pass tensors of rows of the batch."
+    parts = [as_tensor(part, device, "indices_tuple", who, way_out) for part in value]
     parts = [part.long() if part.numel() == 0 else part for part in parts]  # [] is float32
     for group in tuple_groups(parts):
         for part in group:
@@ -312,7 +335,8 @@ def as_tuples(
                     f"{who}: indices_tuple must hold integers, rows of the batch; got a mask, "
                     "torch.bool. Pass the rows of each mask, mask.nonzero()[:, 0]."
                 )
-            check_integers(part, group[0].shape[:1], "indices_tuple", who)
+            shape = group[0].shape[:1] or torch.Size([1])
+            check_integers(part, shape, "indices_tuple", who)
     tuples = tuple(part.long() for part in parts)
     if can_check_values():
         anchors = (0,) if len(tuples) == 3 else (0, 2)
@@ -343,16 +367,8 @@ def as_weights(
     """Check weights; give them the dtype and the device of the rows."""
     if value is None:
         return None
-    try:
-        weights = as_tensor(value, rows.device).detach()
-        if weights.is_complex():
-            raise TypeError("they are complex")
-        weights = weights.to(rows.dtype)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"{who}: weights must be an array of numbers; got {type(value).__name__}: {error}. "
-            f"Pass {count} numbers of at least 0."
-        ) from error
+    way_out = f"Pass {count} numbers of at least 0."
+    weights = as_tensor(value, rows.device, "weights", who, way_out).detach().to(rows.dtype)
     if weights.shape != (count,):
         raise ValueError(
             f"{who}: weights must have one entry per {kind}, shape ({count},); "

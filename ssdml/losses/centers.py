@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, class_labels, promoted
+from ssdml.losses.batch import Batch, check_flag, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import unit_rows
 from ssdml.utils.validation import check_count, check_number, check_rate, choose
@@ -214,6 +214,8 @@ class DecorrelatedCentersLoss(_Centers):
         super().__init__(num_classes, embedding_size, learning_rate)
         check_number(scale, "scale", "DecorrelatedCentersLoss", above=0)
         check_number(decorrelation, "decorrelation", "DecorrelatedCentersLoss", least=0)
+        check_flag(normalize, "normalize", "DecorrelatedCentersLoss")
+        check_flag(tangent, "tangent", "DecorrelatedCentersLoss")
         self.scale, self.decorrelation = scale, decorrelation
         self.normalize, self.tangent = normalize, tangent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, can_check_values
+from ssdml.losses.batch import Batch, can_check_values, check_flag
 from ssdml.losses.pairs import rows_of, squared_distances
 from ssdml.utils.validation import UNLABELED, check_number, choose
 
@@ -114,6 +114,7 @@ class GraphConsistency(Loss):
     def __init__(self, sigma: float = 1.0, form: str = "smoothed", normalize: bool = True) -> None:
         super().__init__()
         check_number(sigma, "sigma", "GraphConsistency", above=0)
+        check_flag(normalize, "normalize", "GraphConsistency")
         self._difference = choose(FORMS, form, "GraphConsistency: form")
         self.sigma, self.form, self.normalize = sigma, form, normalize
 

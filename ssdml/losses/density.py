@@ -8,7 +8,15 @@ import torch
 from torch import nn
 
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, as_rows, as_tensor, as_weights, class_labels, promoted
+from ssdml.losses.batch import (
+    Batch,
+    as_rows,
+    as_tensor,
+    as_weights,
+    check_flag,
+    class_labels,
+    promoted,
+)
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import check_integers, take_rows, unit_rows
 from ssdml.utils.validation import UNLABELED, check_count, check_number, check_rate
@@ -194,12 +202,15 @@ class DensityAdaptivity(Loss):
         check_number(exponent, "exponent", who)
         check_number(initial, "initial", who)
         check_rate(learning_rate, who)
+        check_flag(normalize, "normalize", who)
+        check_flag(learned, "learned", who)
         self.num_classes, self.exponent, self.initial = num_classes, exponent, initial
         self.normalize, self.learning_rate = normalize, learning_rate
         self.learned = learned
         targets = torch.full((num_classes,), float(initial))
         if densities is not None:
-            densities = as_tensor(densities, torch.device("cpu")).detach()
+            way_out, cpu = "class_densities gives them.", torch.device("cpu")
+            densities = as_tensor(densities, cpu, "densities", who, way_out).detach()
             _check_densities(densities, num_classes)
             densities = torch.empty_like(targets).copy_(densities)
         self.register_buffer("densities", densities)

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch
+from ssdml.losses.batch import Batch, check_flag
 from ssdml.utils.torch_tools import unit_rows
 from ssdml.utils.validation import UNLABELED, check_number
 
@@ -208,6 +208,7 @@ class ContrastiveLoss(PairLoss):
     def __init__(self, margin: float = 1.0, normalize: bool = True) -> None:
         super().__init__()
         check_number(margin, "margin", "ContrastiveLoss", above=0)
+        check_flag(normalize, "normalize", "ContrastiveLoss")
         self.margin, self.normalize = margin, normalize
 
     def of_batch(self, batch: Batch) -> torch.Tensor:
@@ -325,6 +326,7 @@ class NPairBatchLoss(PairLoss):
 
     def __init__(self, normalize: bool = False) -> None:
         super().__init__()
+        check_flag(normalize, "normalize", "NPairBatchLoss")
         self.normalize = normalize
 
     def usable(self, batch: Batch) -> bool:

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ssdml.graphs.proxies import proxy_subgraph, reverse_label_propagation
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, class_labels, promoted
+from ssdml.losses.batch import Batch, check_flag, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import inverse_lengths, unit_rows
 from ssdml.utils.validation import check_count, check_number, check_rate
@@ -144,6 +144,7 @@ class ProxyGMLLoss(Loss):
     ) -> None:
         super().__init__()
         who = "ProxyGMLLoss"
+        check_number(ratio, "ratio", who)
         if not 0 < ratio <= 1:
             raise ValueError(f"{who}: ratio must be above 0 and at most 1; got {ratio}.")
         check_number(regularization, "regularization", who, least=0)
@@ -151,6 +152,8 @@ class ProxyGMLLoss(Loss):
         check_count(embedding_size, "embedding_size", who)
         check_count(n_proxies, "n_proxies", who)
         check_rate(learning_rate, who)
+        check_flag(positive_mask, "positive_mask", who)
+        check_flag(mask_softmax, "mask_softmax", who)
         self.num_classes, self.embedding_size = num_classes, embedding_size
         self.n_proxies = n_proxies
         self.ratio, self.regularization, self.learning_rate = ratio, regularization, learning_rate

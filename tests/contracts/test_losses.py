@@ -69,6 +69,14 @@ def test_empty_batch_warns_and_gives_a_differentiable_zero(name, rows):
 
 
 @every_loss
+def test_weights_of_zero_are_told_from_missing_labels(name):
+    z, labels, weights = batch()
+    message = "got 16 rows, 0 of them labeled with a weight above 0, in 0 classes"
+    with pytest.warns(UserWarning, match=message):
+        assert make(name)(z, labels, weights=0 * weights) == 0
+
+
+@every_loss
 def test_unlabeled_rows_are_ignored(name):
     loss, (z, labels, weights) = make(name), batch()
     known = labels != -1
@@ -308,6 +316,7 @@ def test_bad_input_raises(name):
         ),
         (ValueError, "weights must be finite and not n", (z, labels, *[None] * 3, -weights)),
         (ValueError, "weights must be finite", (z, labels, *[None] * 3, torch.nan * weights)),
+        (TypeError, "weights must be dense", (z, labels, *[None] * 3, weights.to_sparse())),
     ]
     with pytest.raises(TypeError, match=f"^{who}.*: embeddings must hold data; got .* torch.vmap"):
         torch.func.vmap(lambda one: loss(one, labels))(z[None])
@@ -357,6 +366,29 @@ def test_wrong_embedding_size_raises(name):
             loss(z[:, :4], labels)
 
 
+FLAGS = [
+    (name, of.name)
+    for name in LOSSES
+    for of in inspect.signature(type(make(name)).__init__).parameters.values()
+    if "bool" in str(of.annotation)
+]
+
+
+def constructed(name, **options):
+    kind, sizes = type(make(name)), {"num_classes": C, "embedding_size": D}
+    needed = {key: sizes[key] for key in inspect.signature(kind).parameters if key in sizes}
+    return kind(**needed, **options)
+
+
+@pytest.mark.parametrize(("name", "flag"), FLAGS)
+def test_bad_constructor_flag_raises(name, flag):
+    """Such as the margin of pytorch-metric-learning in second place."""
+    for value in (1, "no", None):
+        with pytest.raises(TypeError, match=f"{flag} must be True or False; got {value!r}"):
+            constructed(name, **{flag: value})
+    constructed(name, **{flag: np.False_})
+
+
 NUMBERS = [
     (name, of.name)
     for name in LOSSES
@@ -368,10 +400,10 @@ NUMBERS = [
 @pytest.mark.parametrize(("name", "number"), NUMBERS)
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_bad_constructor_number_raises(name, number, value):
-    kind, sizes = type(make(name)), {"num_classes": C, "embedding_size": D}
-    needed = {key: sizes[key] for key in inspect.signature(kind).parameters if key in sizes}
     with pytest.raises(ValueError, match=f"{number} must .*; got {value}"):
-        kind(**needed, **{number: value})
+        constructed(name, **{number: value})
+    with pytest.raises(TypeError, match=f"{number} must be a number; got '1'"):
+        constructed(name, **{number: "1"})
 
 
 @pytest.mark.parametrize("name", OF_ROWS)

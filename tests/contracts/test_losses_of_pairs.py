@@ -77,8 +77,16 @@ def test_malformed_tuples_raise(name):
         loss(z, indices_tuple=(mask, mask, ~mask))
     with pytest.raises(ValueError, match=r"indices_tuple must have shape \(3,\)"):
         loss(z, indices_tuple=(a, a, a[:2]))
-    with pytest.raises(ValueError, match=r"must be \(anchors, positives, negatives\) or"):
-        loss(z, indices_tuple=(a, a))
+    for wrong in ((a, a), "abc", 3):
+        with pytest.raises(ValueError, match=r"must be \(anchors, positives, negatives\) or"):
+            loss(z, indices_tuple=wrong)
+    with pytest.raises(ValueError, match=r"indices_tuple must have shape \(1,\); got shape \(\)"):
+        loss(z, indices_tuple=(0, 3, 1))
+    for wrong in (None, "x", [[0], [1, 2]], 1j):
+        with pytest.raises(TypeError, match="indices_tuple must be an array of numbers; got "):
+            loss(z, indices_tuple=(a, a, wrong))
+    with pytest.raises(TypeError, match="indices_tuple must hold data; got"):
+        loss(z, indices_tuple=(a, a, a.to("meta")))
     with pytest.raises(ValueError, match=r"weights must have one entry per triplet, shape \(3,\)"):
         loss(z, indices_tuple=(a, a, a), weights=torch.ones(16))
     if name != "entropy":

@@ -95,6 +95,7 @@ def test_sum_reports_takes_halves():
     [
         ([], ValueError, "LossSum: terms must hold a loss; got none"),
         ([3], TypeError, "LossSum: terms must be modules; got int"),
+        (AngularTripletLoss(), TypeError, "LossSum: terms must be a sequence of losses; got Ang"),
         ([(np.nan, EntropyRegularizer())], ValueError, "weights must be finite numbers; got nan"),
     ],
 )

@@ -130,6 +130,11 @@ def test_targets_have_no_weight_decay():
 def test_invalid_densities_raise():
     with pytest.raises(ValueError, match=r"densities must have shape \(3,\), one per class; got"):
         DensityAdaptivity(3, [0.1, 0.2])
+    for wrong in ("abc", [None, 1, 1], ["a", "b", "c"], [1j, 1, 1]):
+        kind = type(wrong).__name__
+        message = f"DensityAdaptivity: densities must be an array of numbers; got {kind}"
+        with pytest.raises(TypeError, match=message):
+            DensityAdaptivity(3, wrong)
     with pytest.raises(ValueError, match=r"densities must be finite and not negative; got -1\.0"):
         DensityAdaptivity(2, [0.1, -1.0])
     with pytest.raises(ValueError, match="labels must lie from -1 to num_classes - 1 = 1; got 2"):
