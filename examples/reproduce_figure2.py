@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from command_line import images_in_memory
+from command_line import images_in_memory, positive
 from reproduction.published import LABELS_PER_CLASS
 
 from ssdml.cli.terminal import progress_bar
@@ -45,9 +45,9 @@ MAX_MAPPED = 1500  # test images on a map
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("dataset", help="of images; mnist, fashion_mnist, cifar10, digits, ...")
 parser.add_argument(
-    "--seeds", type=int, default=5, help="of the angles; the other panels show seed 0"
+    "--seeds", type=positive, default=5, help="of the angles; the other panels show seed 0"
 )
-parser.add_argument("--published-epochs", type=int, default=50, help="of the published method")
+parser.add_argument("--published-epochs", type=positive, default=50, help="of the published method")
 parser.add_argument("--out", type=Path, default=Path("figure2"))
 
 

@@ -70,11 +70,13 @@ def draw_queries(figure, images, y, queries, found, titles):
 if __name__ == "__main__":
     given = parser.parse_args()
     data = images_in_memory(parser, given.dataset)
-    split = label_scarce_split(data, LABELS_PER_CLASS.get(data.name, 5), seed=given.seed)
     with usage_errors(parser):
+        split = label_scarce_split(data, LABELS_PER_CLASS.get(data.name, 5), seed=given.seed)
         model = with_parameters(given.method, available_methods(data, deep=True))(given.seed, -1)
-    model.fit(data.X[split.train], split.partial_labels(data.y))
     test = split.test[:MAX_SEARCHED]
+    if given.neighbors >= len(test):
+        parser.error(f"--neighbors must be below {len(test)}, the test images searched.")
+    model.fit(data.X[split.train], split.partial_labels(data.y))
     X, y = data.X[test], data.y[test]
     embeddings = {"input": X.reshape(len(X), -1), given.method: embed(model, X)}
     found, titles = {}, {}

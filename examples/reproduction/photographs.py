@@ -20,6 +20,7 @@ from torch import nn
 from reproduction.loss_embedding import LossEmbedding
 from reproduction.loss_search import CHOSEN_BY, FEW_LABELS, compare_all, held_out_classes
 from ssdml.datasets.base import Dataset
+from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.methods.base import (
     Compared,
     Factory,
@@ -38,6 +39,7 @@ from ssdml.networks.randomness import SeededDraws
 from ssdml.utils.linalg import covariance, top_eigenvectors
 from ssdml.utils.persistence import keep_array, kept_array
 from ssdml.utils.typing import Array
+from ssdml.utils.validation import choose
 
 FINE_TUNED = 1e-4  # rate of a whole network, chosen by its methods with a frozen trunk
 BY_ADAMW, BY_SGD = (1e-5, 1e-4, 1e-3), (1e-4, 1e-3, 1e-2)
@@ -92,7 +94,8 @@ def compare_photographs(
         trunk; finished runs are not repeated.
     trunk : {"frozen", "fine-tuned"}
     methods : sequence of str
-        By default all of ``LINES[trunk]``. ``STARTS[trunk]`` come first.
+        By default all of ``LINES[trunk]``. ``STARTS[trunk]`` come first, and the contrastive loss
+        before its sum.
     seeds : sequence of int
         Of the labels, the initial weights and the batches.
     protocol : Protocol
@@ -108,7 +111,14 @@ def compare_photographs(
     ------
     RuntimeError
         If a run fails.
+    ValueError
+        If a method is unknown, or the data set has no photographs in files or no test classes.
     """
+    methods = _known_methods(methods or LINES[trunk])
+    if not isinstance(dataset.X, ImageFiles) or dataset.test is None:
+        raise ValueError(
+            f"dataset must hold photographs in files, with test classes; got {dataset.name}."
+        )
     if trunk == "frozen":
         dataset = replace(dataset, X=trunk_features(dataset, out / "features", protocol))
         known = head_methods(dataset, protocol)
@@ -123,7 +133,7 @@ def compare_photographs(
 
     held_out = held_out_classes(dataset, 0)
     chosen: dict[str, str] = {}
-    for name in methods or LINES[trunk]:
+    for name in methods:
         tried = settings(name, chosen, trunk)
         chosen[name] = tried[0]
         if len(tried) > 1:
@@ -154,6 +164,20 @@ def settings(method: str, chosen: Mapping[str, str], trunk: str) -> list[str]:
     name, given = parse_method(method)
     rates = RATES[name] if trunk == "frozen" else (FINE_TUNED,)
     return [format_method(name, given | {"learning_rate": f"{rate:g}"}) for rate in rates]
+
+
+def _known_methods(methods: Sequence[str]) -> list[str]:
+    """Raise on an unknown method; put the base of a sum first.
+
+    Examples
+    --------
+    >>> _known_methods(["deep-ssdml[epochs=6]", "contrastive+da"])
+    ['deep-ssdml[epochs=6]', 'contrastive', 'contrastive+da']
+    """
+    for name in methods:
+        choose({**RATES, DENSITY: ()}, parse_method(name)[0], "method")
+    pairs = (("contrastive", name) if name == DENSITY else (name,) for name in methods)
+    return list(dict.fromkeys(name for pair in pairs for name in pair))
 
 
 def trunk_features(dataset: Dataset, path: Path, protocol: Protocol) -> Array:

@@ -100,6 +100,8 @@ def reproduce(
         help=f"for photographs; published scores are those of {DEFAULT_PROTOCOL}",
     )
     given = parser.parse_args()
+    if given.tune and given.keep == "last":
+        parser.error("--tune chooses by validation: pass --keep best or both.")
     few = PROTOCOLS[given.protocol].labels_per_class
     with progress_bar(given.out) as progress, usage_errors(parser):
         dataset = load_dataset(given.dataset)

@@ -59,6 +59,21 @@ def test_rates_are_chosen_on_held_out_classes(small, images_of_six, tmp_path):
         assert scores[chosen] == max(tried)
 
 
+def test_the_base_of_a_sum_is_run_too(small, images_of_six, tmp_path):
+    given = {"trunk": "fine-tuned", "methods": METHODS[1:], "seeds": [0], "protocol": small}
+    rows = compare_photographs(images_of_six, tmp_path, **given)
+    names = [row["method"].partition("[")[0] for row in rows]
+    assert names == [*STARTS["fine-tuned"], *METHODS]
+
+
+def test_unknown_methods_and_data_are_refused_at_once(images_of_six, tmp_path):
+    with pytest.raises(ValueError, match=r"method must be one of .*; got 'deep-ssml'\. Did you"):
+        compare_photographs(images_of_six, tmp_path, methods=["deep-ssml"])
+    for wrong in (load_dataset("digits"), replace(images_of_six, test=None)):
+        with pytest.raises(ValueError, match=f"photographs in files, .*; got {wrong.name}"):
+            compare_photographs(wrong, tmp_path)
+
+
 def test_the_whole_network_is_trained_at_one_rate(small, images_of_six, tmp_path):
     given = {"trunk": "fine-tuned", "methods": METHODS, "seeds": [0], "protocol": small}
     rows = compare_photographs(images_of_six, tmp_path / "out", **given)

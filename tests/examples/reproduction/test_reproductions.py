@@ -195,6 +195,25 @@ def test_figures_need_images(example, script, tmp_path, capsys):
     assert "Did you mean 'mnist'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("script", "options", "message"),
+    [
+        ("reproduce_figure2.py", ["--seeds", 0], "0 must be a whole number of at least 1"),
+        ("reproduce_figure2.py", ["--published-epochs", 0], "0 must be a whole number of at"),
+        ("reproduce_figure3.py", ["--method", "pca", "--neighbors", 999], "must be below 599"),
+        ("reproduce_figure3.py", ["--method", "pca", "--seed", -1], "seed must be at least 0"),
+        ("reproduce_table1.py", ["--tune"], "by validation: pass --keep best or both"),
+    ],
+)
+def test_options_without_effect_or_out_of_range_are_refused(
+    example, script, options, message, tmp_path, capsys
+):
+    with pytest.raises(SystemExit, match="2"):
+        example(script, "digits", "--out", tmp_path, *options)
+    assert message in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.usefixtures("small_deep")
 def test_figure2_is_drawn(example, tmp_path, monkeypatch):
     monkeypatch.setattr("ssdml.experiments.report.figures.map_rows", lambda Z, n_jobs: Z[:, :2])
