@@ -21,7 +21,7 @@ from ssdml.losses.batch import (
     check_home,
     warn_of_zero,
 )
-from ssdml.losses.elsewhere import call_other, groups_of, one_group, scalar, unwrapped
+from ssdml.losses.elsewhere import call_other, distinct_groups, groups_of, scalar, unwrapped
 from ssdml.utils.torch_tools import check_float_matrix
 from ssdml.utils.validation import UNLABELED, as_list
 
@@ -275,7 +275,8 @@ class Loss(Term, _Base):
         ``Adam([{"params": network.parameters()}, *loss.parameter_groups()])``. Empty without
         parameters.
         """
-        return one_group(self, self.learning_rate, self.group_options)
+        group = {"params": list(self.parameters()), **self.group_options}
+        return distinct_groups([group], self.learning_rate)
 
     def __repr__(self) -> str:
         names = inspect.signature(type(self).__init__).parameters
@@ -333,7 +334,8 @@ class LossSum(Loss):
     @property
     def takes_halves(self) -> bool:  # type: ignore[override]
         """Whether one of the losses needs batches of two halves with the same classes."""
-        return any(getattr(unwrapped(part), "takes_halves", False) for part in self.losses)
+        every = (part for loss in self.losses for part in loss.modules())
+        return any(getattr(part, "takes_halves", False) for part in every)
 
     def forward(
         self,
@@ -358,9 +360,11 @@ class LossSum(Loss):
         """Return the parameter groups of all losses.
 
         A loss from elsewhere has one group, with its ``learning_rate`` if you set one
-        (``softmax.learning_rate = 0.01``), unless it has its own ``parameter_groups``.
+        (``softmax.learning_rate = 0.01``), unless it has its own ``parameter_groups``; a wrapper
+        has those of the losses in it. If you set that of the sum, it holds for all groups.
         """
-        return [group for part in self.losses for group in groups_of(part)]
+        groups = (group for part in self.losses for group in groups_of(part))
+        return distinct_groups(groups, self.learning_rate)
 
     def __repr__(self) -> str:
         terms = zip(self.weights, self.losses, strict=True)

@@ -160,7 +160,7 @@ def scalar(value: Any, who: str) -> torch.Tensor:
 def groups_of(loss: nn.Module) -> list[dict[str, Any]]:
     """Return the parameter groups of any loss, by its own ``parameter_groups`` if it has one.
 
-    Those of a wrapper are those of the loss in it.
+    Those of a wrapper are those of the losses in it.
 
     Examples
     --------
@@ -171,17 +171,26 @@ def groups_of(loss: nn.Module) -> list[dict[str, Any]]:
     """
     loss = unwrapped(loss)
     own = getattr(loss, "parameter_groups", None)
-    return list(own()) if callable(own) else one_group(loss, getattr(loss, "learning_rate", None))
+    if callable(own):
+        return list(own())
+    inner = (group for part in loss.children() for group in groups_of(part))
+    groups = [group for group in inner if group.keys() > {"params"}]  # with options
+    every = {"params": list(loss.parameters())}
+    return distinct_groups([*groups, every], getattr(loss, "learning_rate", None))
 
 
-def one_group(
-    loss: nn.Module, learning_rate: float | None, options: dict[str, Any] | None = None
+def distinct_groups(
+    groups: Iterable[dict[str, Any]], learning_rate: float | None
 ) -> list[dict[str, Any]]:
-    """Put all parameters of a loss into one group; no group without parameters."""
-    group: dict[str, Any] = {"params": list(loss.parameters())} | (options or {})
-    if learning_rate is not None:
-        group["lr"] = learning_rate
-    return [group] if group["params"] else []
+    """Keep each parameter in its first group; set the learning rate of all groups, if any."""
+    kept, taken = [], set[int]()
+    for group in groups:
+        left = [parameter for parameter in group["params"] if id(parameter) not in taken]
+        taken.update(map(id, left))
+        if left:
+            rate = {} if learning_rate is None else {"lr": learning_rate}
+            kept.append({**group, "params": left, **rate})
+    return kept
 
 
 def _is_without_labels(loss: nn.Module) -> bool:

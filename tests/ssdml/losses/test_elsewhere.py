@@ -28,6 +28,7 @@ from ssdml.losses import (
     BinomialDevianceLoss,
     DensityAdaptivity,
     EntropyRegularizer,
+    GraphConsistency,
     Loss,
     LossSum,
     ProxyGMLLoss,
@@ -140,6 +141,33 @@ def test_foreign_loss_may_have_a_learning_rate():
     assert groups[3]["weight_decay"] == 0
     given = [parameter for group in groups for parameter in group["params"]]
     assert {id(p) for p in given} == {id(p) for p in loss.parameters()}
+
+
+def test_losses_in_wrappers_keep_their_parameter_groups():
+    softmax, proxies = peers.NormalizedSoftmaxLoss(3, 5), ProxyGMLLoss(3, 5, ratio=0.5)
+    several = peers.MultipleLosses([softmax, 2 * proxies, DensityAdaptivity(3)])
+    anchors = peers.ProxyAnchorLoss(3, 5)
+    anchors.learning_rate = 0.3
+    loss = LossSum([several, peers.MultipleLosses([anchors]), proxies])
+    groups = loss.parameter_groups()
+    assert [(group.get("lr"), group.get("weight_decay")) for group in groups] == [
+        (0.03, None),
+        (None, 0),
+        (None, None),
+        (0.3, None),
+    ]
+    given = [id(parameter) for group in groups for parameter in group["params"]]
+    assert sorted(given) == sorted(map(id, loss.parameters()))
+    several.learning_rate = 0.2
+    assert [group["lr"] for group in loss.parameter_groups()] == [0.2, 0.2, 0.2, 0.3]
+    loss.learning_rate = 0.5
+    assert [group["lr"] for group in loss.parameter_groups()] == [0.5, 0.5, 0.5, 0.5]
+
+
+def test_losses_in_wrappers_are_asked_whether_they_take_halves():
+    inner = peers.MultipleLosses([GraphConsistency(), BinomialDevianceLoss()])
+    assert (peers.TripletMarginLoss() + inner).takes_halves
+    assert not (0.5 * peers.MultipleLosses([BinomialDevianceLoss()])).takes_halves
 
 
 def test_multiple_losses_wrapper_accepts_each_loss():
