@@ -58,7 +58,7 @@ def call_other(
         )
     takes = _Taken.of(loss)
     if not takes.names:
-        return loss(embeddings)
+        return takes.call(loss, embeddings, (None,) * len(ARGUMENTS))
     if isinstance(indices_tuple, Triplets):
         if "labels" in takes.required or _is_of_rows(loss):
             indices_tuple = None

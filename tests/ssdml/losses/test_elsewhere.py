@@ -31,6 +31,7 @@ from ssdml.losses import (
     GraphConsistency,
     Loss,
     LossSum,
+    NormalizeScale,
     ProxyGMLLoss,
 )
 from ssdml.losses.batch import row_counts
@@ -404,6 +405,11 @@ class Positional(nn.Module):
 
     def forward(self, x, y):
         return x[y == 0].sum()
+
+
+def test_terms_of_embeddings_alone_must_be_numbers():
+    with pytest.raises(TypeError, match=r"NormalizeScale: the loss must return .*shape \(16, 5\)"):
+        LossSum([NormalizeScale()])(*batch()[:2])
 
 
 def test_terms_may_name_their_arguments_otherwise():
