@@ -82,11 +82,17 @@ class Diffusion:
         roots = np.sqrt(np.asarray(weights.sum(axis=1), np.float64).ravel())
         self._roots = np.where(roots > 0, roots, 1).astype(np.float32)[:, None]
 
-    def spread(self, sources: Array, decay: float, *, tol: float = 1e-3) -> Array:
-        """Solve ``(I - γ S) F = sources``, (n, r); columns of zeros stay so. γ may be 0."""
+    def spread(
+        self, sources: Array, decay: float, *, tol: float = 1e-3, overwrite: bool = False
+    ) -> Array:
+        """Solve ``(I - γ S) F = sources``, (n, r); columns of zeros stay so. γ may be 0.
+
+        ``overwrite``: whether to put F in place of sources in float32.
+        """
         if decay == 0:
-            return sources.astype(np.float32)
-        solved = np.empty(sources.shape, np.float32)
+            return sources.astype(np.float32, copy=not overwrite)
+        in_place = overwrite and sources.dtype == np.float32
+        solved = sources if in_place else np.empty(sources.shape, np.float32)
         for columns in row_blocks(sources.shape[1], BLOCK_ENTRIES // len(sources)):
             block = np.ascontiguousarray(sources[self.order, columns], np.float32)
             found = conjugate_gradient(self._similarity, decay, block, tol=tol)
@@ -95,6 +101,6 @@ class Diffusion:
 
     def smooth(self, rows: Array, decay: float, *, tol: float = 1e-2) -> Array:
         """Compute ``(1 - γ) (I - γ D^-1 W)^-1 rows``, by the symmetric system."""
-        smoothed = self.spread(self._roots * rows, decay, tol=tol)
+        smoothed = self.spread(self._roots * rows, decay, tol=tol, overwrite=True)
         smoothed *= (1 - decay) / self._roots
         return smoothed

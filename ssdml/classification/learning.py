@@ -173,7 +173,7 @@ class Evidence:
             reach += FARTHER * (1 - reach) if reach > 0 else 0.0
         sources = np.float32(min(1.0, 3 * (1 - reach))) * sources
         sources[self.labeled] = self.labels
-        shares = diffusion.spread(sources, reach)
+        shares = diffusion.spread(sources, reach, overwrite=True)
         del sources
         np.maximum(shares, 0, out=shares)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), TINY)

@@ -82,12 +82,15 @@ class ClassInterpolator(NamedTuple):
 
     def roots(self, X: Array, *, n_jobs: int | None = None) -> Array:
         """Roots (q, C) of class probabilities times nearness, :func:`nearness`."""
-        return self._roots(*self._at(X, n_jobs))
+        probabilities, farthest = self._at(X, n_jobs)
+        return _damped_roots(probabilities, nearness(farthest, self.scales))
 
-    def roots_at_rows(self, form: Form, of_trees: Array | None = None) -> Array:
+    def roots_at_rows(
+        self, form: Form, of_trees: Array | None = None, out: Array | None = None
+    ) -> Array:
         """The same (n, C) of the rows of the form, to which trees give scores (n, C).
 
-        Neighbors come from the graph instead of a search.
+        Neighbors come from the graph instead of a search. ``out`` is filled, if given.
         """
         k, own = int(self.n_neighbors), np.arange(len(self.rows))[:, None]
         nearest = np.hstack([own, form.graph.indices[:, : k - 1]])
@@ -95,8 +98,13 @@ class ClassInterpolator(NamedTuple):
         if self.distinct is not None:
             first = first_at_no_distance(form.graph)
             nearest, lengths = nearest[first], lengths[first]
-        trend = self._trend_at(form.rows, of_trees)
-        return self._roots(self._interpolate(trend, nearest, lengths), lengths[:, -1])
+        roots = np.empty((len(own), self.residuals.shape[1]), np.float32) if out is None else out
+        near = nearness(lengths[:, -1], self.scales)
+        for block in row_blocks(len(own), BLOCK_ROWS):
+            trend = self._trend_at(form.rows[block], None if of_trees is None else of_trees[block])
+            found = self._interpolate(trend, nearest[block], lengths[block])
+            roots[block] = _damped_roots(found, near[block])
+        return roots
 
     def neighbors(self, queries: Array, n_jobs: int | None) -> Ranking:
         """Nearest distinct rows, (q, k), of rows in the form, (q, r), and their distances."""
@@ -149,10 +157,6 @@ class ClassInterpolator(NamedTuple):
         warn_of_far_rows(lengths[:, -1], self.scales)
         return self._interpolate(trend, nearest, lengths), lengths[:, -1]
 
-    def _roots(self, probabilities: Array, farthest: Array) -> Array:
-        probabilities *= nearness(farthest, self.scales)[:, None]
-        return np.sqrt(probabilities, out=probabilities)
-
     def _interpolate(self, logits: Array, nearest: Indices, lengths: Array) -> Array:
         """Add mean residuals to the trend (q, C), in place; return probabilities in its place."""
         k = nearest.shape[1]
@@ -168,6 +172,12 @@ class ClassInterpolator(NamedTuple):
             )
             logits[block] = softmax(logits[block] + mean @ self.residuals)
         return logits
+
+
+def _damped_roots(probabilities: Array, near: Array) -> Array:
+    """Roots of probabilities (q, C) times nearness (q,), in place."""
+    probabilities *= near[:, None]
+    return np.sqrt(probabilities, out=probabilities)
 
 
 def nearness(farthest: Array, reference: Array) -> Array:
@@ -237,7 +247,8 @@ def interpolator(
     if direct is not None:
         trend += regression(direct.of_regressions)
     trend = trend.astype(np.float32)
-    logs -= rows @ trend[:-1] + trend[-1]
+    for block in row_blocks(len(rows), BLOCK_ROWS):
+        logs[block] -= rows[block] @ trend[:-1] + trend[-1]
     if direct is not None:
         if direct.of_trees is not None:
             logs -= direct.of_trees

@@ -234,7 +234,7 @@ def combine(
         if represented is not None:
             n_classes = rows.distributions.shape[1]
             roots = represented[:, :n_classes]
-        spreads = (spread(roots), spread(feature_map.embed(scaled)), spread(scaled))
+        spreads = (spread(roots), spread(scaled, feature_map.components), spread(scaled))
         if n < d and most <= d:
             components = combined_on_span(components, weight, spreads, roots, scaled, most)
         else:
@@ -261,8 +261,10 @@ def fit_interpolator(
     classifier = classifier.sharpened(form, distributions, of_trees)
     if not represent:
         return classifier, None
-    roots = classifier.roots_at_rows(form, of_trees)
-    return classifier, np.hstack([roots.astype(X.dtype, copy=False), X])
+    represented = np.empty((len(X), distributions.shape[1] + X.shape[1]), X.dtype)
+    classifier.roots_at_rows(form, of_trees, out=represented[:, : distributions.shape[1]])
+    represented[:, distributions.shape[1] :] = X
+    return classifier, represented
 
 
 def column_scale(form: Form | None) -> Floats | None:

@@ -144,9 +144,9 @@ def balanced_weight(confidence: float, explained: float) -> float:
     return round(weight / min(max(explained / EXPLAINED, LEAST_TRUST), 1), 4)
 
 
-def spread(rows: Array) -> float:
-    """Root mean squared distance of the rows to their mean."""
-    return float(np.sqrt(total_variance(rows)))
+def spread(rows: Array, components: Floats | None = None) -> float:
+    """Root mean squared distance to their mean of the rows, or of their images."""
+    return float(np.sqrt(total_variance(rows, components=components)))
 
 
 def _ratio(wanted: float, given: float) -> float:

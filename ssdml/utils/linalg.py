@@ -183,10 +183,13 @@ def scale_exactly(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
     return np.asarray(np.ldexp(rows, -exponent)), exponent
 
 
-def total_variance(rows: npt.NDArray[Any], *, ddof: int = 0) -> float:
+def total_variance(
+    rows: npt.NDArray[Any], *, ddof: int = 0, components: Floats | None = None
+) -> float:
     """Compute the mean squared distance of the rows (n, d) to their mean.
 
-    The sum is divided by n - ``ddof``; 1 gives the trace of :func:`covariance`.
+    The sum is divided by n - ``ddof``; 1 gives the trace of :func:`covariance`. With ``components``
+    (l, d), it is that of their images ``rows @ components.T``, without an array of these.
 
     Examples
     --------
@@ -196,7 +199,7 @@ def total_variance(rows: npt.NDArray[Any], *, ddof: int = 0) -> float:
     mean = rows.mean(axis=0, dtype=np.float64)
     total = 0.0
     for _, block in float64_blocks(rows):
-        offsets = block - mean
+        offsets = block - mean if components is None else (block - mean) @ components.T
         offsets *= offsets
         total += float(offsets.sum())
     return total / max(len(rows) - ddof, 1)

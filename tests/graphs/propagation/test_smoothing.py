@@ -57,7 +57,10 @@ def test_spread_scores_agree_with_a_dense_solve(W, rng, monkeypatch, decay, cach
         diffusion = Diffusion(W, pool)
         assert (np.diff(diffusion.order) == 1).all() == (cached > 1)
         found = diffusion.spread(sources, decay, tol=1e-6)
+        in_place = sources.astype(np.float32)
+        assert diffusion.spread(in_place, decay, tol=1e-6, overwrite=True) is in_place
     np.testing.assert_allclose(found, slow_spread(W, sources, decay), **SINGLE)
+    np.testing.assert_array_equal(in_place, found)
 
 
 def test_without_reach_scores_are_the_sources(W, rng):

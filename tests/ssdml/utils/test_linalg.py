@@ -151,6 +151,12 @@ def test_total_variance_sums_over_columns(tall):
     assert total_variance(tall[:1], ddof=1) == 0
 
 
+def test_total_variance_of_images_needs_no_images(tall, rng):
+    components = rng.standard_normal((5, tall.shape[1]))
+    expected = total_variance(tall @ components.T)
+    assert total_variance(tall, components=components) == pytest.approx(expected, rel=1e-12)
+
+
 def test_product_matches_matmul(tall, rng):
     matrix = rng.standard_normal((4, 3))
     np.testing.assert_allclose(product(tall, matrix), tall @ matrix, rtol=1e-13)
