@@ -32,7 +32,7 @@ from ssdml.networks.training import rate_at
 from ssdml.utils.distributed import gathered, rank_slice, world_size
 from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import nearest_orthonormal
-from ssdml.utils.torch_tools import normalizing_by_batch, to_device, uncounted
+from ssdml.utils.torch_tools import counting, normalizing_by_batch, to_device
 from ssdml.utils.typing import Array, Indices, Ints
 from ssdml.utils.validation import UNLABELED, level_of_caller
 
@@ -200,6 +200,15 @@ class AlternationTrainer(PartitionTrainer):
         steps = [self._steps_of(i) for i in range(self.n_partitions)]
         return rate_at(sum(steps[:number]) + step, sum(steps), self.estimator.learning_rate)
 
+    def _train(self, *given: Any) -> list[float]:
+        """Train the network on a partition; return the mean loss per epoch.
+
+        Images are evaluated as they are: weak views are counted, strong ones only without them,
+        nor in the backward pass, where gradient checkpointing repeats their forward pass.
+        """
+        with counting(self.network, not self.estimator.consistency):
+            return super()._train(*given)
+
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Add the losses of classes, triplets, consistency and the user's own."""
         share = rank_slice(len(batch.rows))
@@ -210,9 +219,7 @@ class AlternationTrainer(PartitionTrainer):
             weak = self._view(self.weak_views, unseen, batch.weak)[share]
             # Views may be made in place, and the weak view may be the samples themselves.
             parts.append(self._view(self.views, unseen.clone(), batch.strong)[share])
-        # Images are evaluated as they are: weak views are counted, strong ones only without them.
-        with uncounted(self.network, bool(self.estimator.consistency)):
-            embedding = self.network(torch.cat(parts))
+        embedding = self.network(torch.cat(parts))
         seen, *strong = (gathered(part) for part in embedding.split([*map(len, parts)]))
         loss = functional.cross_entropy(self.network.logits(seen), labels)
         if self.estimator.triplets:

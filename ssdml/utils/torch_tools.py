@@ -357,32 +357,32 @@ def normalizing_by_batch(network: nn.Module) -> Iterator[None]:
     >>> network[0].running_mean
     tensor([0.2000])
     """
-    with evaluating(network):
+    with evaluating(network), counting(network, True):
         for layer in batch_norms(network):
             layer.train()
         yield
 
 
 @contextmanager
-def uncounted(network: nn.Module, wanted: bool = True) -> Iterator[None]:
-    """Leave batches out of the means and variances that batch normalization evaluates with.
+def counting(network: nn.Module, wanted: bool) -> Iterator[None]:
+    """Choose whether batches join the averages that batch normalization evaluates with.
 
     Examples
     --------
     >>> layer = nn.BatchNorm1d(1)
-    >>> with uncounted(layer):
+    >>> with counting(layer, False):
     ...     _ = layer(torch.tensor([[1.0], [3.0]]))
     >>> layer.running_mean
     tensor([0.])
     """
-    layers = [layer for layer in batch_norms(network) if wanted and layer.track_running_stats]
+    layers = [part for part in batch_norms(network) if part.track_running_stats is not wanted]
     for layer in layers:
-        layer.track_running_stats = False
+        layer.track_running_stats = wanted
     try:
         yield
     finally:
         for layer in layers:
-            layer.track_running_stats = True
+            layer.track_running_stats = not wanted
 
 
 @contextmanager

@@ -9,10 +9,11 @@ import pytest
 import torch
 from scipy.special import log_softmax
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from ssdml.deep.alternation import N_NEGATIVES, AlternationTrainer
 from ssdml.networks.metric_network import TEMPERATURE
-from tests.deep import small_model
+from tests.deep import assert_same_weights, small_model, small_network
 
 
 class Pushed:
@@ -160,3 +161,19 @@ def test_batch_normalization_evaluates_with_the_statistics_of_weak_views(digits,
     scale = model.network_.backbone.scale.item()  # images are standardized first
     brighter = 0.0 if consistency else 5.0 / scale
     assert layer.running_mean.item() == pytest.approx(brighter, abs=0.1)
+
+
+class Repeated(nn.Sequential):
+    """Layers whose forward pass is repeated in the backward pass, to save memory."""
+
+    def forward(self, samples):
+        return checkpoint(super().forward, samples, use_reentrant=False)
+
+
+def test_gradient_checkpointing_changes_nothing(digits):
+    X, _, labels = digits
+    plain, repeated = (
+        small_model(backbone=kind(*small_network(), nn.BatchNorm1d(32)), epochs=2).fit(X, labels)
+        for kind in (nn.Sequential, Repeated)
+    )
+    assert_same_weights(plain, repeated)
