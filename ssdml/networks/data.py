@@ -22,6 +22,7 @@ from ssdml.utils.validation import (
     check_table,
     check_tensor,
     is_table,
+    level_of_caller,
     without_container,
 )
 
@@ -82,7 +83,14 @@ class LoadedSamples:
 
     def __init__(self, dataset: Any, device: str = "cpu") -> None:
         self._dataset, self._device = dataset, device
-        self.shape = tuple(self._as_tensor(dataset[0], 0).shape)
+        first, again = (self._as_tensor(self._entry(0), 0) for _ in range(2))
+        self.shape = tuple(first.shape)
+        if not torch.equal(first, again):
+            warnings.warn(
+                "dataset must return the same sample at each read; got two versions of sample 0. "
+                "Leave out random transforms: augment makes views.",
+                stacklevel=level_of_caller(),
+            )
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -94,12 +102,11 @@ class LoadedSamples:
     def batch(self, indices: Indices | torch.Tensor) -> torch.Tensor:
         """Return the samples at these indices."""
         numbers = [int(index) for index in indices]
-        at_once = getattr(self._dataset, "__getitems__", None)
-        entries = at_once(numbers) if at_once else [self._dataset[number] for number in numbers]
-        read = [self._as_tensor(*pair) for pair in zip(entries, numbers, strict=True)]
+        entries = zip(self._entries(numbers), numbers, strict=True)
+        read = [self._as_tensor(*entry) for entry in entries]
         for sample, number in zip(read, numbers, strict=True):
             _check_finite(sample[None], "dataset", number)
-        shapes = {tuple(sample.shape) for sample in read}
+        shapes = {self.shape, *(tuple(sample.shape) for sample in read)}
         if len(shapes) > 1:
             raise ValueError(
                 f"dataset: samples must have one shape; got {sorted(shapes)[:3]}. Resize them in "
@@ -109,13 +116,39 @@ class LoadedSamples:
             read = [_floating(sample) for sample in read]
         return _floating(torch.stack(read).to(self._device))  # bytes travel as bytes
 
+    def _entries(self, numbers: list[int]) -> Any:
+        at_once = getattr(self._dataset, "__getitems__", None)
+        if not at_once:
+            return map(self._entry, numbers)
+        try:
+            entries = at_once(numbers)
+        except Exception:
+            for number in numbers:
+                self._entry(number)  # tells which one raises
+            raise
+        if len(entries) != len(numbers):
+            raise ValueError(
+                "dataset: __getitems__ must return a list with one sample per index; got "
+                f"{type(entries).__name__} of {len(entries)} for {len(numbers)} indices. Return "
+                "samples before they are collated."
+            )
+        return entries
+
+    def _entry(self, number: int) -> Any:
+        try:
+            return self._dataset[number]
+        except Exception as error:
+            error.add_note(f"dataset: sample {number} cannot be read.")
+            raise
+
     def _as_tensor(self, sample: Any, index: int) -> torch.Tensor:
         if isinstance(sample, (tuple, list)):
             sample = sample[0]  # the rest is a label
-        if not isinstance(sample, np.ndarray | torch.Tensor):
+        if not isinstance(sample, np.ndarray | torch.Tensor) or not sample.ndim:
+            kind = "one number in a " * (getattr(sample, "ndim", 1) == 0) + type(sample).__name__
             raise TypeError(
                 "dataset: samples must be tensors or arrays, or tuples that begin with one; got "
-                f"{type(sample).__name__} at index {index}. {_way_to_tensor(sample)}"
+                f"{kind} at index {index}. {_way_to_tensor(sample)}"
             )
         if isinstance(sample, torch.Tensor):
             check_tensor(sample, "dataset", "samples")
@@ -132,8 +165,10 @@ def _way_to_tensor(sample: Any) -> str:
     holds = sample[0] if isinstance(sample, list | tuple) and sample else sample
     if isinstance(sample, list | tuple) and not isinstance(holds, Real):
         return "Return one view of each sample: augment makes others."
-    if isinstance(holds, Real):
+    if isinstance(holds, Real) or getattr(holds, "ndim", 1) == 0:
         return "Return the sample first, as numpy.asarray or torch.as_tensor makes it."
+    if hasattr(sample, "convert"):  # an image of PIL
+        return "Convert it, for instance by numpy.asarray(image.convert('RGB'))."
     return "Give the Dataset a transform, such as torchvision's ToTensor."
 
 

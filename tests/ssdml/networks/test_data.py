@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from ssdml.networks import data as data_module
 from ssdml.networks.data import (
@@ -151,14 +152,67 @@ def test_datasets_are_read_on_demand():
     assert all(type(index) is int for index in data.read)
 
 
+class Missing(Listed):
+    """A Dataset with one sample that cannot be read."""
+
+    def __getitem__(self, index):
+        if index == 2:
+            raise OSError("image file is truncated")
+        return super().__getitem__(index)
+
+
+class AtOnce(Missing):
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+
+@pytest.mark.parametrize("kind", [Missing, AtOnce])
+def test_names_samples_that_cannot_be_read(kind):
+    samples = as_samples(kind([torch.zeros(2)] * 4), "fit")
+    assert samples.batch(np.array([3, 1])).shape == (2, 2)
+    with pytest.raises(OSError, match="image file is truncated") as raised:
+        samples.batch(np.array([1, 2, 3]))
+    assert raised.value.__notes__ == ["dataset: sample 2 cannot be read."]
+
+
+class Collated(Listed):
+    """Batches in a tuple, as a DataLoader makes them."""
+
+    def __getitems__(self, indices):
+        return torch.zeros(len(indices), 2), torch.zeros(len(indices))
+
+
+def test_rejects_collated_batches():
+    samples = as_samples(Collated([torch.zeros(2)] * 4), "fit")
+    message = r"must return a list with one sample per index; got tuple of 2 for 3 indices\."
+    with pytest.raises(ValueError, match=message):
+        samples.batch(np.arange(3))
+    with pytest.raises(ValueError, match="must have one shape"):
+        samples.batch(np.arange(2))
+
+
+class Noisy(Listed):
+    """A Dataset with a random transform."""
+
+    def __getitem__(self, index):
+        return super().__getitem__(index) + torch.rand(2)
+
+
+def test_warns_of_random_transforms():
+    with pytest.warns(UserWarning, match="got two versions of sample 0. Leave out random") as told:
+        as_samples(Noisy([torch.zeros(2)]), "fit")
+    assert told[0].filename == __file__
+
+
 def test_rejects_samples_of_several_shapes():
     samples = as_samples([torch.zeros(3, 4, 4), torch.zeros(3, 5, 4), torch.zeros(3, 4, 4)], "fit")
     assert samples.batch(np.array([0, 2])).shape == (2, 3, 4, 4)
     message = (
         r"dataset: samples must have one shape; got \[\(3, 4, 4\), \(3, 5, 4\)\]\. Resize them"
     )
-    with pytest.raises(ValueError, match=message):
-        samples.batch(np.array([0, 1]))
+    for rows in ([0, 1], [1]):
+        with pytest.raises(ValueError, match=message):
+            samples.batch(np.array(rows))
 
 
 def test_names_samples_that_are_no_tensors():
@@ -404,6 +458,8 @@ def test_reads_data_frames(rng):
         ((3, np.zeros(2)), "got int .* Return the sample first"),
         (([[1.0, 2.0], [3.0, 4.0]], 0), "got list .* Return one view of each sample"),
         (([1.0, 2.0], 0), "got list .* Return the sample first, as numpy.asarray"),
+        ((torch.tensor(3), np.zeros(2)), "got one number in a Tensor .* Return the sample first"),
+        (Image.new("L", (4, 4)), r"got Image .* Convert it, .*numpy\.asarray\(image\.convert"),
     ],
 )
 def test_samples_of_other_kinds_have_a_way_out(sample, way_out):
