@@ -218,13 +218,14 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
     >>> strong.rotation, weak.rotation
     (15.0, 3.75)
     """
+    needs_images = augment == HANDWRITING or isinstance(augment, RandomViews)
+    if needs_images and len(shape) != 3:
+        raise ValueError(
+            f"augment={augment!r} needs images of shape (channels, height, width); got samples "
+            f"of shape {shape}. Pass 'auto'."
+        )
     views = default_views(shape) if augment in ("auto", HANDWRITING) else augment
     if augment == HANDWRITING:
-        if views is None:
-            raise ValueError(
-                f"augment={augment!r} needs images of shape (channels, height, width); got samples "
-                f"of shape {shape}. Pass 'auto'."
-            )
         views = replace(views, warp=WARP)
     if views is None:
         return unchanged, unchanged

@@ -475,6 +475,8 @@ def test_handwriting_is_warped_too():
         assert strong.warp == 4 * weak.warp == 0.06
     with pytest.raises(ValueError, match=r"augment='handwriting' needs images .* \(64,\)\. Pass"):
         strong_and_weak("handwriting", (64,))
+    with pytest.raises(ValueError, match=r"augment=RandomViews\(.* needs images .* \(64,\)\. Pass"):
+        strong_and_weak(strong, (64,))
 
 
 def test_grid_equals_torchs_affine_grid():
