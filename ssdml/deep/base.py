@@ -443,9 +443,11 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
         self._check_columns(dataset, reset=False)
         samples = as_samples(dataset, who, str(self.network_.proxies.device))
         if samples.shape != self.item_shape_:
+            shape = tuple(getattr(dataset, "shape", ()))
+            is_one = self.item_shape_ in (shape, (1, *shape))
             raise ValueError(
                 f"{who}: samples must have the shape {self.item_shape_} of the fitted ones; got "
-                f"{samples.shape}."
+                f"{samples.shape}.{' Pass X[None] for one sample.' * is_one}"
             )
         warn_of_scale(samples, self.network_.backbone.scale, who)
         return samples

@@ -41,8 +41,9 @@ class DeepSSDML(DeepEstimator):
     ----------
     backbone : {"mnist", "cifar", "wide-resnet"} or Module
         The networks of [1]_, :class:`ssdml.networks.wide_resnet.WideResNet` for images of any size,
-        or any module that returns (n, d) features of a batch; it is copied. The whole module is in
-        training mode during fit, and in evaluation mode afterwards.
+        or any module that returns (n, d) features of a batch; it is copied. Its input is
+        standardized per channel or feature. The whole module is in training mode during fit, and in
+        evaluation mode afterwards.
     n_components : int or None
         Columns of L, at most d; None: d. The embedding has as many columns, plus those of the input
         unless ``input_weight_`` is 0.

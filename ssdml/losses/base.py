@@ -383,7 +383,10 @@ def _terms(term: Any) -> list[tuple[float, nn.Module]]:
     """Return a loss, a pair (weight, loss) or a sum as a list of pairs."""
     weight, part = term if isinstance(term, tuple) and len(term) == 2 else (1.0, term)
     if not isinstance(part, nn.Module):
-        raise TypeError(f"LossSum: terms must be modules; got {type(part).__name__}.")
+        raise TypeError(
+            f"LossSum: terms must be modules; got {type(part).__name__}. Write it as a "
+            "torch.nn.Module."
+        )
     if not isinstance(weight, Real) or not math.isfinite(float(weight)):
         raise ValueError(f"LossSum: weights must be finite numbers; got {weight!r}.")
     if isinstance(part, LossSum):

@@ -189,4 +189,4 @@ def named_backbone(name: str, shape: tuple[int, ...]) -> nn.Module:
             f"backbone={name!r} needs images{sizes}; got samples of shape {shape}. {fix}, or "
             "pass a torch module."
         )
-    return network(shape[0])
+    return network(shape[0]).float()  # whatever torch's default dtype is

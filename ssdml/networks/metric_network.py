@@ -85,7 +85,9 @@ class MetricNetwork(nn.Module):
             # The cache of converted weights is emptied by the outermost block alone, and that of a
             # fit is around all of its steps: they would never see the weights change.
             with torch.autocast(samples.device.type, torch.bfloat16, cache_enabled=False):
-                outputs = self.backbone(samples)
+                outputs = _in_bfloat16(self.backbone, samples)
+        if not isinstance(outputs, torch.Tensor):
+            raise ValueError(_not_one_tensor(outputs, " also in training"))
         if outputs.ndim == 1:  # of a single sample, by a backbone that squeezes
             outputs = outputs[None]
         return outputs.float()
@@ -250,10 +252,7 @@ def _n_features(backbone: nn.Module, samples: Samples) -> int:
     batch = samples.batch(spaced(np.arange(len(samples)), TRIED))
     features = _tried(backbone, batch)
     if not isinstance(features, torch.Tensor):
-        raise ValueError(
-            "backbone must return features of shape (n, d), one tensor; got "
-            f"{type(features).__name__}. Wrap it in a Module that returns one of its parts."
-        )
+        raise ValueError(_not_one_tensor(features))
     if features.ndim != 2:
         raise ValueError(
             f"backbone must return features of shape (n, d); got {tuple(features.shape)}. Append "
@@ -285,6 +284,21 @@ def _n_features(backbone: nn.Module, samples: Samples) -> int:
     return int(features.shape[1])
 
 
+def _not_one_tensor(outputs: Any, when: str = "") -> str:
+    return (
+        f"backbone must return features of shape (n, d),{when} one tensor; got "
+        f"{type(outputs).__name__}. Wrap it in a Module that returns one of its parts."
+    )
+
+
+def _in_bfloat16(backbone: nn.Module, samples: torch.Tensor) -> Any:
+    try:
+        return backbone(samples)
+    except Exception as error:
+        error.add_note("The backbone computed in bfloat16: try mixed_precision=False.")
+        raise
+
+
 def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
     """Apply a backbone; errors name the input."""
     try:
@@ -293,7 +307,10 @@ def _tried(backbone: nn.Module, batch: torch.Tensor) -> Any:
     except Exception as error:
         if is_out_of_memory(error):
             raise
-        way_out = "Pass samples as the backbone takes them, or begin it with a layer that does."
+        way_out = (
+            "Pass samples as the backbone takes them, or begin it with a layer that does; they "
+            "are standardized first."
+        )
         if batch.ndim == 4 and batch.shape[1] == 1:
             way_out = "Arrays with three axes are gray images: pass others as a Dataset."
         if batch.ndim == 3:

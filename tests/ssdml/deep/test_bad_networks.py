@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 
 from ssdml import DeepSSDML
 from ssdml.losses import GraphConsistency
+from ssdml.networks.backbones import named_backbone
 from ssdml.networks.metric_network import lay_channels_last
 from tests.deep import small_model, small_network, small_published_model
 
@@ -106,6 +107,8 @@ class TestDegenerate:
         try:
             wide.fit(X, labels)
             assert wide.predict_proba(X).dtype == np.float32
+            named = named_backbone("mnist", (1, 28, 28))
+            assert {weights.dtype for weights in named.parameters()} == {torch.float32}
         finally:
             torch.set_default_dtype(torch.float32)
         assert (wide.predict(X) == usual.predict(X)).mean() > 0.6  # others are drawn
@@ -120,6 +123,44 @@ class Converted(nn.Module):
 
     def forward(self, samples):
         return self.inner(samples).to(self.dtype)
+
+
+class InTraining(nn.Module):
+    """A second output in training alone, as the auxiliary classifiers of GoogLeNet."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = small_network()
+
+    def forward(self, samples):
+        features = self.inner(samples)
+        return (features, features) if self.training else features
+
+
+def test_rejects_several_outputs_in_training(digits):
+    X, _, labels = digits
+    with pytest.raises(ValueError, match=r"also in training one tensor; got tuple\. Wrap it"):
+        small_model(backbone=InTraining()).fit(X, labels)
+
+
+class Single(nn.Module):
+    """Fails in bfloat16, as torch's TransformerEncoderLayer in evaluation mode on a CPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = small_network()
+
+    def forward(self, samples):
+        if torch.is_autocast_enabled("cpu"):
+            raise RuntimeError("expected m1 and m2 to have the same dtype")
+        return self.inner(samples)
+
+
+def test_errors_in_bfloat16_name_the_parameter(digits):
+    X, _, labels = digits
+    with pytest.raises(RuntimeError, match="m1 and m2") as raised:
+        small_model(backbone=Single(), epochs=1, mixed_precision=True).fit(X, labels)
+    assert "The backbone computed in bfloat16: try mixed_precision=False." in raised.value.__notes__
 
 
 class Flat(nn.Sequential):
@@ -417,9 +458,11 @@ class TestBadInput:
 
     def test_rejects_new_samples_of_another_shape(self, fitted):
         with pytest.raises(
-            ValueError, match=r"shape \(1, 8, 8\) of the fitted ones; got \(1, 9, 8\)"
+            ValueError, match=r"shape \(1, 8, 8\) of the fitted ones; got \(1, 9, 8\)\.$"
         ):
             fitted.transform(np.zeros((2, 9, 8), np.float32))
+        with pytest.raises(ValueError, match=r"got \(8,\)\. Pass X\[None\] for one sample"):
+            fitted.transform(np.zeros((8, 8), np.float32))
 
     def test_rejects_an_unavailable_gpu(self, digits, monkeypatch):
         X, _, labels = digits
