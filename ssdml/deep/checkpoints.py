@@ -213,8 +213,9 @@ def run_config(model: Any, samples: Samples, labels: Ints, seed: int) -> dict[st
 def describe(value: Any) -> Any:
     """Describe a parameter as JSON, equally in every process.
 
-    Numbers and strings stay; functions and classes become their names, lambdas their bytecode,
-    modules their layers and plain attributes. Weights are not included.
+    Numbers and strings stay; functions and classes become their names, lambdas their bytecode, both
+    with the values that they hold; modules their layers and plain attributes. Weights are not
+    included.
 
     Examples
     --------
@@ -233,12 +234,21 @@ def describe(value: Any) -> Any:
     if hasattr(value, "__qualname__"):
         name = f"{value.__module__}.{value.__qualname__}"
         code = getattr(value, "__code__", None) if name.endswith("<lambda>") else None
-        return name if code is None else [name, _body(code)]
+        more = [*([] if code is None else [_body(code)]), *_kept(value)]
+        return [name, *more] if more else name
     if isinstance(value, nn.Module):
         return [repr(value), [_plain(part) for part in value.modules()]]
     if getattr(type(value), "__repr__", None) is object.__repr__:  # names a memory address
         return [describe(type(value)), _plain(value)]
     return repr(value)
+
+
+def _kept(function: Any) -> list[Any]:
+    """Numbers, strings and sequences of these in the defaults and the closure of a function."""
+    held = [*(getattr(function, "__defaults__", None) or ())]
+    with suppress(ValueError):  # of a cell without content
+        held += [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    return [describe(part) for part in held if not callable(part) and _is_plain(part)]
 
 
 def _body(code: CodeType) -> str:

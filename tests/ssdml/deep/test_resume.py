@@ -201,6 +201,20 @@ def test_lambdas_are_described_by_their_code():
     assert describe(lru_cache(lambda x: x)).endswith("<lambda>")
 
 
+def test_functions_are_described_by_the_values_they_hold():
+    def brighter(factor, kind):
+        def inner(batch, generator, offset=factor):
+            return inner and factor * batch + offset
+
+        return inner if kind == "inner" else lambda batch, generator: factor * batch
+
+    for kind in ("inner", "lambda"):
+        half, again, full = (describe(brighter(factor, kind)) for factor in (0.5, 0.5, 1.0))
+        assert half == again != full
+    half, full = (lambda batch, generator, factor=factor: factor * batch for factor in (0.5, 1.0))
+    assert describe(half) != describe(full)
+
+
 def test_lambdas_ignore_the_order_of_sets():
     """It differs between processes, and here by hashes that collide."""
     one = lambda v: [w for w in v if w in {0, 8}] or (lambda: v)()  # noqa: E731
