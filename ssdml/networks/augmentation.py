@@ -305,8 +305,9 @@ def _toned(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
     levels = ((images - low) * ((LEVELS - 1) / span)).round_().long().flatten(1)
     # In float32: half of it does not count beyond 256.
     curves = torch.linspace(0, 1, LEVELS, device=images.device).repeat(len(images), 1)
-    one = curves.new_ones(()).expand_as(levels)
-    counts = torch.zeros_like(curves).scatter_add_(1, levels, one)
+    # Integers: torch has no deterministic cumsum of other numbers on CUDA.
+    counts = torch.zeros_like(curves, dtype=torch.int32)
+    counts.scatter_add_(1, levels, counts.new_ones(()).expand_as(levels))
     numbers = (to_device(drawn, images.device).float() / 2 + 0.5).T
     for number, strength in torch.split(numbers, 2):
         curves = _next_curves(curves, counts, number, strength[:, None])
@@ -322,7 +323,7 @@ def _next_curves(
     least = curves.where(used, 1).amin(dim=1, keepdim=True)
     most = curves.where(used, 0).amax(dim=1, keepdim=True)
     tones = (curves * (LEVELS - 1)).round().long()
-    shares = torch.zeros_like(counts).scatter_add_(1, tones, counts).cumsum(dim=1)
+    shares = torch.zeros_like(counts).scatter_add_(1, tones, counts).cumsum(dim=1).float()
     step = 2 ** (4 * strength).round() / (LEVELS - 1)
     operations = [
         curves,

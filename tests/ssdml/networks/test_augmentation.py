@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ssdml.networks.augmentation import (
     RandomViews,
@@ -389,6 +390,26 @@ def test_tones_stay_within_the_range_of_the_images(images, dtype):
     assert _toned(dark, torch.tensor([operation(4)]))[0, 0, 1, 1] > 0.99  # 1,600 pixels
     same = torch.full((6, 3, 8, 8), 0.7, dtype=dtype)
     assert torch.equal(RandomViews(tones=3, border=True)(same, seeded()), same)
+
+
+class Sums(TorchDispatchMode):
+    """Records the dtypes of cumulative sums."""
+
+    def __init__(self):
+        super().__init__()
+        self.dtypes = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.cumsum.default:
+            self.dtypes.add(args[0].dtype)
+        return func(*args, **(kwargs or {}))
+
+
+def test_tones_are_counted_by_operations_that_cuda_repeats(images):
+    """Under ``torch.use_deterministic_algorithms``, it refuses cumulative sums of floats."""
+    with Sums() as sums:
+        default_views((3, SIDE, SIDE))(images, seeded())
+    assert sums.dtypes == {torch.int32}
 
 
 @pytest.mark.parametrize(
