@@ -188,6 +188,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
                 device,
                 orthogonal=not self._has_metric_layer,
             )
+            if validation is not None and held_out is not None:
+                warn_of_scale(held_out.samples, network.backbone.scale, "validation")
             trainer = self._new_trainer(samples, known, network, folder.seed, device)
             if held_out is not None and self.validation_fraction:
                 trainer.validation = partial(self._score, network, held_out, folder.seed)

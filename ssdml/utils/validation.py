@@ -243,9 +243,12 @@ def _check_container(X: Any, who: str, name: str) -> None:
     if isinstance(X, str | bytes | PathLike):
         way_out = "Pass ssdml.datasets.load_dataset(path).X."
     elif isinstance(X, Mapping):
-        table = f"pandas.DataFrame({name})"
-        table = f"{name}.to_dataframe()" if hasattr(X, "to_dataframe") else table  # xarray
-        way_out = f"Pass {name}.data." if "data" in X else f"Pass {table}."
+        arrays = [key for key in X if getattr(X[key], "ndim", 0) > 1]
+        way_out = f"Pass pandas.DataFrame({name})."
+        if hasattr(X, "to_dataframe"):  # xarray
+            way_out = f"Pass {name}.to_dataframe()."
+        elif arrays:
+            way_out = f"Pass one of its arrays, such as {name}[{arrays[0]!r}]."
     elif hasattr(X, "X") and hasattr(X, "y") and not is_table(X):  # a data set
         way_out = f"Pass {name}.X, and its labels {name}.y."
     elif hasattr(type(X), "collect") and hasattr(type(X), "lazy"):

@@ -185,6 +185,12 @@ class TestValidation:
         scores = evaluate(model.transform(X[:200]), y[:200], random_state=seed)
         assert model.history_[-1]["validation"] == pytest.approx(scores)
 
+    def test_warns_of_validation_on_another_scale(self, digits):
+        X, y, labels = digits
+        with pytest.warns(UserWarning, match="^validation: samples must have the scale") as told:
+            small_model(epochs=1).fit(X, labels, validation=(255 * X, y))
+        assert told[0].filename == __file__
+
     @pytest.mark.parametrize(("rows", "size"), [(20, 8), (21, 7)])
     def test_rejects_validation_of_another_shape(self, digits, rows, size):
         X, y, labels = digits

@@ -225,7 +225,7 @@ def test_columns_of_a_table_are_named(X, y):
     [
         ("t.csv", r"got str\. Pass ssdml\.datasets\.load_dataset\(path\)\.X"),
         ({"p": [1.0, 2.0]}, r"got dict\. Pass pandas\.DataFrame\(X\)"),
-        (load_digits(), r"got Bunch\. Pass X\.data"),
+        (load_digits(), r"got Bunch\. Pass one of its arrays, such as X\['data'\]"),
         (load_dataset("digits"), r"got Dataset\. Pass X\.X, and its labels X\.y"),
         (pl.LazyFrame({"p": [1.0, 2.0]}), r"got LazyFrame\. Pass X\.collect\(\)"),
         (iter([[1.0], [2.0]]), "got list_iterator. Pass an array of shape"),

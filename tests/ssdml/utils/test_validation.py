@@ -254,6 +254,8 @@ def test_short_numbers_of_other_libraries_become_float32(name):
         ),
         (Relation(), TypeError, r"must be an array or a table .*; got Relation.* X\.to_pandas\(\)"),
         (Variables(), TypeError, r"must be an array or a table .*; got Var.* X\.to_dataframe\(\)"),
+        ({"a": np.eye(2)}, TypeError, r"must be an array .*; got dict\. Pass one .* X\['a'\]"),
+        ({"a": [1.0]}, TypeError, r"must be an array .*; got dict\. Pass pandas\.DataFrame\(X\)"),
         (len, TypeError, "must be an array or a table .*; got builtin_.* Pass an array"),
     ],
 )
