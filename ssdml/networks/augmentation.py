@@ -311,8 +311,8 @@ def _toned(images: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
     numbers = (to_device(drawn, images.device).float() / 2 + 0.5).T
     for number, strength in torch.split(numbers, 2):
         curves = _next_curves(curves, counts, number, strength[:, None])
-    shares = curves.gather(1, levels).to(images.dtype)
-    return torch.addcmul(low, shares, high - low).view(images.shape)
+    tones = torch.addcmul(low, curves.to(images.dtype), high - low)
+    return tones.gather(1, levels).view(images.shape)
 
 
 def _next_curves(
