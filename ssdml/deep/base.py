@@ -189,7 +189,8 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
                 orthogonal=not self._has_metric_layer,
             )
             if validation is not None and held_out is not None:
-                warn_of_scale(held_out.samples, network.backbone.scale, "validation")
+                scale: Any = network.backbone.scale
+                warn_of_scale(held_out.samples, scale, "validation")
             trainer = self._new_trainer(samples, known, network, folder.seed, device)
             if held_out is not None and self.validation_fraction:
                 trainer.validation = partial(self._score, network, held_out, folder.seed)

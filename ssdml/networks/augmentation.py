@@ -224,7 +224,7 @@ def strong_and_weak(augment: Any, shape: tuple[int, ...]) -> tuple[Augment, Augm
             f"augment={augment!r} needs images of shape (channels, height, width); got samples "
             f"of shape {shape}. Pass 'auto'."
         )
-    views = default_views(shape) if augment in ("auto", HANDWRITING) else augment
+    views: Any = default_views(shape) if augment in ("auto", HANDWRITING) else augment
     if augment == HANDWRITING:
         views = replace(views, warp=WARP)
     if views is None:
