@@ -88,11 +88,6 @@ def balanced_batches(classes: Any, weights: Any, size: int, count: int, rng: Any
         If a number is not whole or below 1, weights are negative, not finite or of another length,
         or no row can be drawn.
 
-    Warns
-    -----
-    UserWarning
-        If all rows that can be drawn are of one class.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -104,7 +99,6 @@ def balanced_batches(classes: Any, weights: Any, size: int, count: int, rng: Any
     check_count(size, "size", who)
     check_count(count, "count", who, least=0)
     groups, weights = _groups(who, classes, weights)
-    _warn_of_one_class(groups, who)
     order, rng = np.concatenate(groups), as_generator(rng, "rng", who)
     ends = np.cumsum([len(group) for group in groups])
     of_rows = np.ones(len(order)) if weights is None else weights[order]
@@ -300,7 +294,12 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
     """
     check_count(size, "size", "whole_class_batches")
     groups = _groups("whole_class_batches", classes, None, count=count).rows
-    _warn_of_one_class(groups, "whole_class_batches")
+    if len(groups) == 1:
+        warnings.warn(
+            "whole_class_batches: classes must hold two classes, or no batch can compare them; got "
+            "one. Label rows of another class.",
+            stacklevel=2,
+        )
     n_rows, rng = sum(map(len, groups)), as_generator(rng, "rng", "whole_class_batches")
     if size > n_rows:
         raise ValueError(
@@ -409,15 +408,6 @@ def _groups(
             stacklevel=3,
         )
     return _Groups(groups, weights)
-
-
-def _warn_of_one_class(groups: list[Indices], who: str) -> None:
-    if len(groups) == 1:
-        warnings.warn(
-            f"{who}: classes must hold two classes, or no batch can compare them; got one. Label "
-            "rows of another class.",
-            stacklevel=3,
-        )
 
 
 def _checked_weights(weights: Any, n: int, who: str) -> Array:
