@@ -98,13 +98,8 @@ class ClassInterpolator(NamedTuple):
         if self.distinct is not None:
             first = first_at_no_distance(form.graph)
             nearest, lengths = nearest[first], lengths[first]
-        roots = np.empty((len(own), self.residuals.shape[1]), np.float32) if out is None else out
-        near = nearness(lengths[:, -1], self.scales)
-        for block in row_blocks(len(own), BLOCK_ROWS):
-            trend = self._trend_at(form.rows[block], None if of_trees is None else of_trees[block])
-            found = self._interpolate(trend, nearest[block], lengths[block])
-            roots[block] = _damped_roots(found, near[block])
-        return roots
+        found = self._interpolate(form.rows, of_trees, nearest, lengths, out)
+        return _damped_roots(found, nearness(lengths[:, -1], self.scales))
 
     def neighbors(self, queries: Array, n_jobs: int | None) -> Ranking:
         """Nearest distinct rows, (q, k), of rows in the form, (q, r), and their distances."""
@@ -132,36 +127,39 @@ class ClassInterpolator(NamedTuple):
         if not len(rows):
             return self
         k = int(self.n_neighbors)
-        trend = self._trend_at(form.rows[rows], None if of_trees is None else of_trees[rows])
+        of_trees = None if of_trees is None else of_trees[rows]
         nearest, lengths = form.graph.indices[rows, :k], form.graph.distances[rows, :k]
-        found = self._interpolate(trend, nearest, lengths)
+        found = self._interpolate(form.rows[rows], of_trees, nearest, lengths)
         power = confidence_power(found, distributions[rows].max(axis=1).mean())
         return self._replace(power=np.asarray(np.clip(power, 1, MOST_POWER)))
-
-    def _trend_at(self, rows: Array, of_trees: Array | None) -> Array:
-        """Trend (q, C) at rows in the form, to which trees give scores (q, C)."""
-        trend: Array = rows @ self.trend[:-1] + self.trend[-1]
-        if of_trees is not None:
-            trend += of_trees
-        return trend
 
     def _at(self, X: Array, n_jobs: int | None) -> tuple[Array, Array]:
         """Class probabilities (q, C), and distances (q,) to the k-th neighbors."""
         queries = self.form(X)
         nearest, lengths = self.neighbors(queries, n_jobs)
-        trend = np.empty((len(queries), self.residuals.shape[1]), np.float32)
-        for block in row_blocks(len(queries), BLOCK_ROWS):
-            trend[block] = queries[block] @ self.trend[:-1] + self.trend[-1]
-        if self.trees is not None:
-            trend += self.trees.scores(X)
+        of_trees = None if self.trees is None else self.trees.scores(X)
         warn_of_far_rows(lengths[:, -1], self.scales)
-        return self._interpolate(trend, nearest, lengths), lengths[:, -1]
+        return self._interpolate(queries, of_trees, nearest, lengths), lengths[:, -1]
 
-    def _interpolate(self, logits: Array, nearest: Indices, lengths: Array) -> Array:
-        """Add mean residuals to the trend (q, C), in place; return probabilities in its place."""
-        k = nearest.shape[1]
+    def _interpolate(
+        self,
+        rows: Array,
+        of_trees: Array | None,
+        nearest: Indices,
+        lengths: Array,
+        out: Array | None = None,
+    ) -> Array:
+        """Class probabilities (q, C) by the trend at rows in the form and residuals of neighbors.
+
+        Trees add their scores (q, C) to the trend. ``out`` is filled, if given.
+        """
+        k, n_classes = nearest.shape[1], self.residuals.shape[1]
+        found = np.empty((len(rows), n_classes), np.float32) if out is None else out
         floor = self.scales.min()
-        for block in row_blocks(len(logits), BLOCK_ROWS):
+        for block in row_blocks(len(rows), BLOCK_ROWS):
+            logits = rows[block] @ self.trend[:-1] + self.trend[-1]
+            if of_trees is not None:
+                logits += of_trees[block]
             own = np.maximum(lengths[block, -1], floor)
             weights = heat(lengths[block], own, self.scales[nearest[block]])
             weights /= weights.sum(axis=1, keepdims=True)
@@ -170,8 +168,8 @@ class ClassInterpolator(NamedTuple):
                 (weights.astype(np.float32).ravel(), nearest[block].ravel(), starts),
                 shape=(len(weights), len(self.rows)),
             )
-            logits[block] = softmax(logits[block] + mean @ self.residuals)
-        return logits
+            found[block] = softmax(logits + mean @ self.residuals)
+        return found
 
 
 def _damped_roots(probabilities: Array, near: Array) -> Array:
