@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import re
 import sys
 from functools import partial
@@ -273,6 +274,20 @@ def test_metric_parts_scores_every_part(example, tmp_path, columns):
     assert [method for method, *_ in scored] == [*METHODS]
     assert all(0 < float(score) <= 100 for _, *scores in scored for score in scores)
     assert example("metric_parts.py", *given, *columns) == shown  # from the rows of the first run
+
+
+def test_metric_parts_trains_networks_on_images(example, tmp_path):
+    X, y, _ = small_images(n=240)
+    images = np.zeros((240, 28, 28, 1), np.uint8)
+    images[:, 10:18, 10:18, 0] = 255 * X
+    np.savez(tmp_path / "small.npz", X=images, y=y)
+    given = [tmp_path / "small.npz", "--network", "--seeds", 1, "--epochs", 1]
+    methods = ["--methods", "input", "deep-ssdml", "--out", tmp_path / "out"]
+    shown = example("metric_parts.py", *given, *methods)
+    assert "  deep-ssdml " in shown
+    rows = [*map(json.loads, (tmp_path / "out" / "small-network.jsonl").read_text().splitlines())]
+    assert rows[0]["scores"] != rows[1]["scores"]
+    assert example("metric_parts.py", *given, *methods) == shown
 
 
 def test_cluster_example_fits_a_chunked_array(example, monkeypatch):
