@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickletools  # nosec B403
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,18 +25,6 @@ ALLOWED = (ENCODE, *RECONSTRUCT, "numpy ndarray", "numpy dtype")
 
 U1 = (("u1",), (b"u1",))
 U1_STATES = [[(3, mark, None, None, None, -1, -1, 0)] for mark in ("|", b"|")]
-
-BYTES = {"STRING", "BINSTRING", "SHORT_BINSTRING"}  # of Python 2; pickletools decodes them
-PLAIN = {
-    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"),
-    *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
-    *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
-}
-CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-NEW = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
-LAST = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-MARKED = {"LIST": list, "TUPLE": tuple}
-STORES, FETCHES = {"PUT", "BINPUT", "LONG_BINPUT"}, {"GET", "BINGET", "LONG_BINGET"}
 
 
 class Name(NamedTuple):
@@ -118,6 +107,97 @@ def _content(path: Path, *keys: bytes) -> dict[bytes, Any]:
     return found
 
 
+class Machine:
+    """What a pickle has made so far: a stack, those below its marks, and a memo."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.outer: list[list[Any]] = []
+        self.memo: dict[Any, Any] = {}
+
+    def push(self, value: Any) -> None:
+        """Put a value on the stack."""
+        self.stack.append(value)
+
+    def pop(self, count: int) -> list[Any]:
+        """Take the last values off the stack."""
+        if len(self.stack) < count:
+            raise ValueError("an opcode lacks its arguments")
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    def mark(self) -> None:
+        """Begin a new stack."""
+        self.outer.append(self.stack)
+        self.stack = []
+
+    def above_mark(self) -> list[Any]:
+        """Take all values above the last mark, and the mark, off the stack."""
+        values, self.stack = self.stack, self.outer.pop()
+        return values
+
+    def store(self, key: Any) -> None:
+        """Keep the last value in the memo."""
+        self.memo[key] = self.stack[-1]
+
+    def extend(self, items: list[Any]) -> None:
+        """Append to the list on top."""
+        _checked(self.stack[-1], list).extend(items)
+
+    def add(self, pairs: list[Any]) -> None:
+        """Add keys and values to the dictionary on top."""
+        _checked(self.stack[-1], dict).update(_dictionary(pairs))
+
+    def build(self, state: list[Any]) -> None:
+        """Keep the state of the record on top."""
+        _checked(self.stack[-1], Made).state[:] = state
+
+
+STEPS: dict[str, Callable[[Machine, Any], None]] = {
+    **dict.fromkeys(["PROTO", "FRAME", "STOP"], lambda machine, _: None),
+    **dict.fromkeys(
+        [
+            *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"),
+            *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+            *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+        ],
+        lambda machine, value: machine.push(value),
+    ),
+    **dict.fromkeys(  # of Python 2; pickletools decodes them
+        ["STRING", "BINSTRING", "SHORT_BINSTRING"],
+        lambda machine, text: machine.push(str(text).encode("latin-1")),
+    ),
+    "NONE": lambda machine, _: machine.push(None),
+    "NEWTRUE": lambda machine, _: machine.push(True),
+    "NEWFALSE": lambda machine, _: machine.push(False),
+    "EMPTY_LIST": lambda machine, _: machine.push([]),
+    "EMPTY_DICT": lambda machine, _: machine.push({}),
+    "EMPTY_TUPLE": lambda machine, _: machine.push(()),
+    "TUPLE1": lambda machine, _: machine.push(tuple(machine.pop(1))),
+    "TUPLE2": lambda machine, _: machine.push(tuple(machine.pop(2))),
+    "TUPLE3": lambda machine, _: machine.push(tuple(machine.pop(3))),
+    "MARK": lambda machine, _: machine.mark(),
+    "TUPLE": lambda machine, _: machine.push(tuple(machine.above_mark())),
+    "LIST": lambda machine, _: machine.push(machine.above_mark()),
+    "DICT": lambda machine, _: machine.push(_dictionary(machine.above_mark())),
+    "APPEND": lambda machine, _: machine.extend(machine.pop(1)),
+    "APPENDS": lambda machine, _: machine.extend(machine.above_mark()),
+    "SETITEM": lambda machine, _: machine.add(machine.pop(2)),
+    "SETITEMS": lambda machine, _: machine.add(machine.above_mark()),
+    **dict.fromkeys(["PUT", "BINPUT", "LONG_BINPUT"], Machine.store),
+    "MEMOIZE": lambda machine, _: machine.store(len(machine.memo)),
+    **dict.fromkeys(
+        ["GET", "BINGET", "LONG_BINGET"],
+        lambda machine, key: machine.push(machine.memo[key]),
+    ),
+    "GLOBAL": lambda machine, text: machine.push(_name(str(text))),
+    "STACK_GLOBAL": lambda machine, _: machine.push(_name("{} {}".format(*machine.pop(2)))),
+    "REDUCE": lambda machine, _: machine.push(_made(*machine.pop(2))),
+    "BUILD": lambda machine, _: machine.build(machine.pop(1)),
+}
+
+
 def read_pickle(content: bytes) -> Any:
     """Read a pickle of dictionaries, lists, tuples, integers, text, bytes and arrays of bytes.
 
@@ -137,66 +217,14 @@ def read_pickle(content: bytes) -> Any:
     >>> read_pickle(pickle.dumps({"labels": [3, 1]}))
     {'labels': [3, 1]}
     """
-    stack: list[Any] = []
-    outer: list[list[Any]] = []  # stacks below the marks
-    memo: dict[Any, Any] = {}
+    machine = Machine()
     for count, (opcode, argument, _) in enumerate(pickletools.genops(content)):
-        name = opcode.name
         if count == MOST_OPCODES:
             raise ValueError(f"it has more than {MOST_OPCODES} opcodes")
-        if name == "MARK":
-            outer.append(stack)
-            stack = []
-        elif name in PLAIN:
-            stack.append(argument)
-        elif name in BYTES:
-            stack.append(str(argument).encode("latin-1"))
-        elif name in CONSTANTS:
-            stack.append(CONSTANTS[name])
-        elif name in NEW:
-            stack.append(NEW[name]())
-        elif name in LAST:
-            stack[-LAST[name] :] = [tuple(_top(stack, LAST[name]))]
-        elif name in MARKED:
-            stack = [*outer.pop(), MARKED[name](stack)]
-        elif name in STORES:
-            memo[argument] = stack[-1]
-        elif name == "MEMOIZE":
-            memo[len(memo)] = stack[-1]
-        elif name in FETCHES:
-            stack.append(memo[argument])
-        elif name in ("APPEND", "APPENDS"):
-            items, stack = ([stack.pop()], stack) if name == "APPEND" else (stack, outer.pop())
-            _checked(stack[-1], list).extend(items)
-        elif name in ("SETITEM", "SETITEMS", "DICT"):
-            if name == "SETITEM":
-                pairs = _top(stack, 2)
-                del stack[-2:]
-            else:
-                pairs, stack = stack, outer.pop()
-            if name == "DICT":
-                stack.append({})
-            _add(_checked(stack[-1], dict), pairs)
-        elif name == "GLOBAL":
-            stack.append(_name(str(argument)))
-        elif name == "STACK_GLOBAL":
-            stack[-2:] = [_name("{} {}".format(*_top(stack, 2)))]
-        elif name == "REDUCE":
-            function, arguments = _top(stack, 2)
-            made = _made(_checked(function, Name).text, _checked(arguments, tuple))
-            stack[-2:] = [made]
-        elif name == "BUILD":
-            state = stack.pop()
-            _checked(stack[-1], Made).state[:] = [state]
-        elif name not in ("PROTO", "FRAME", "STOP"):
-            raise ValueError(f"it has the opcode {name}, which is not allowed")
-    return stack[-1]
-
-
-def _top(stack: list[Any], count: int) -> list[Any]:
-    if len(stack) < count:
-        raise ValueError("an opcode lacks its arguments")
-    return stack[-count:]
+        if opcode.name not in STEPS:
+            raise ValueError(f"it has the opcode {opcode.name}, which is not allowed")
+        STEPS[opcode.name](machine, argument)
+    return machine.stack[-1]
 
 
 def _checked(value: Any, kind: type) -> Any:
@@ -205,14 +233,14 @@ def _checked(value: Any, kind: type) -> Any:
     return value
 
 
-def _add(content: dict[Any, Any], pairs: list[Any]) -> None:
-    """Add keys and values; keys are text, whose hashes a file cannot choose."""
+def _dictionary(pairs: list[Any]) -> dict[Any, Any]:
+    """Make a dictionary of keys and values; keys are text, whose hashes a file cannot choose."""
     if len(pairs) % 2:
         raise ValueError("a dictionary lacks a value")
-    for key, value in zip(pairs[::2], pairs[1::2], strict=True):
+    for key in pairs[::2]:
         if not isinstance(key, str | bytes):
             raise ValueError(f"keys must be text; got {_brief(key)}")
-        content[key] = value
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))
 
 
 def _name(text: str) -> Name:
@@ -221,11 +249,12 @@ def _name(text: str) -> Name:
     return Name(text)
 
 
-def _made(function: str, arguments: tuple[Any, ...]) -> Any:
+def _made(function: Any, arguments: Any) -> Any:
     """Return the record of a call; the bytes themselves for their encoding."""
-    if function != ENCODE:
-        return Made(function, arguments, [])
-    text, encoding = arguments
+    name = _checked(function, Name).text
+    if name != ENCODE:
+        return Made(name, _checked(arguments, tuple), [])
+    text, encoding = _checked(arguments, tuple)
     if encoding != "latin1" or not isinstance(text, str):
         raise ValueError(f"bytes must be encoded as latin1; got {_brief(encoding)}")
     return text.encode("latin-1")

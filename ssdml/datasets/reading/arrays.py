@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -219,73 +219,106 @@ def _read_part(
         )
     X = archive[samples]
     y = np.full(X.shape[:1], "") if labels is None else _as_vector(archive[labels])
-    in_matlab = isinstance(archive, Variables)
-    if in_matlab and {*np.unique(y)} == {-1, 0, 1}:
-        doubts.append(
-            f"of the labels -1, 0 and 1 in {labels!r}, -1 means no label; if 0 does, save other "
-            "numbers for the classes, and -1 for no label"
-        )
-    if in_matlab and X.ndim > 1 and y.shape == X.shape[-1:]:
-        if len(y) != len(X):
+    if isinstance(archive, Variables):
+        doubts += _doubts_of_matlab(X, y, samples, labels)
+        if X.ndim > 1 and len(y) != len(X) and y.shape == X.shape[-1:]:
             X = np.moveaxis(X, -1, 0)
-        elif labels is not None:
-            doubts.append(
-                f"the first axis of {samples!r} holds the samples, and the last is as long; if "
-                "they are along the last, move it"
-            )
     test = _as_vector(archive["test"]) if "test" in archive.names else None
     raw = _checked(path, X, y, test, (samples, labels or "y"))
-    used = {samples, labels, "test"}
+    raw, used = _with_columns(raw, archive, keys, choice)
+    assert raw.summary is not None
+    used |= {samples, labels, "test"}
+    unused = [n for n in (*keys.values(), *(beside or {}).values()) if n not in used]
+    raw.summary.left_out |= dict.fromkeys(unused, "other arrays")
+    shapes = {n: _shape(archive, n) or () for n in unused}
+    doubts += _doubts_of_names(shapes, keys, choice, X, samples, labels)
+    doubts += _doubts_of_rows(archive, shapes, len(X), samples, labels or "y")
+    raw.summary.doubts.extend(doubts)
+    return raw
+
+
+def _with_columns(
+    raw: RawItems, archive: Arrays, keys: Mapping[str, str], choice: Choice
+) -> tuple[RawItems, set[str | None]]:
+    """Add texts and ids of the samples, and return the names of their arrays."""
+    columns: dict[str, Array] = {}
+    used: set[str | None] = set()
     for role, names, named in (("texts", TEXTS, choice.text), ("ids", IDS, choice.id)):
         name = _key(keys, names, named)
         if name is None or (named is None and archive.shape(name) is None):
             continue
         array = _as_vector(archive[name])
-        if array.shape == (len(X),):
+        if array.shape == raw.labels.shape:
             used.add(name)
             is_bytes = array.dtype.kind == "S"
-            column = (np.char.decode(array, errors="replace") if is_bytes else array).astype(object)
-            raw = raw._replace(texts=column) if role == "texts" else raw._replace(ids=column)
-    assert raw.summary is not None
-    unused = [n for n in (*keys.values(), *(beside or {}).values()) if n not in used]
-    raw.summary.left_out |= dict.fromkeys(unused, "other arrays")
-    raw.summary.doubts.extend(doubts)
-    shapes = {n: _shape(archive, n) or () for n in raw.summary.left_out}
-    for role, chosen_name, name, usual in (
-        ("features", wanted, samples, SAMPLES),
-        ("label", choice.label, labels, LABELS),
+            decoded = np.char.decode(array, errors="replace") if is_bytes else array
+            columns[role] = decoded.astype(object)
+    return raw._replace(**columns), used
+
+
+def _doubts_of_matlab(X: Array, y: Array, samples: str, labels: str | None) -> Iterator[str]:
+    """Doubt what 0 and -1 mean among the labels, and which axis holds as many samples."""
+    if {*np.unique(y)} == {-1, 0, 1}:
+        yield (
+            f"of the labels -1, 0 and 1 in {labels!r}, -1 means no label; if 0 does, save other "
+            "numbers for the classes, and -1 for no label"
+        )
+    if labels is not None and X.ndim > 1 and len(y) == len(X) and y.shape == X.shape[-1:]:
+        yield (
+            f"the first axis of {samples!r} holds the samples, and the last is as long; if "
+            "they are along the last, move it"
+        )
+
+
+def _doubts_of_names(
+    shapes: Mapping[str, tuple[int, ...]],
+    keys: Mapping[str, str],
+    choice: Choice,
+    X: Array,
+    samples: str,
+    labels: str | None,
+) -> Iterator[str]:
+    """Doubt samples and labels if others with a usual name are not read."""
+    for role, named, name, usual in (
+        ("features", bool(choice.features), samples, SAMPLES),
+        ("label", choice.label is not None, labels, LABELS),
     ):
-        others = [n for k, n in keys.items() if k.strip() in usual and not chosen_name]
+        others = [n for k, n in keys.items() if k.strip() in usual and not named]
         others = [n for n in others if n in shapes and shapes[n][:1] == X.shape[:1]]
         if others and (role == "label" or np.prod(shapes[others[0]]) != X.size):
-            raw.summary.doubts.append(
+            yield (
                 f"array {name!r} holds the {'samples' if role == 'features' else 'labels'}, and "
                 f"{others[0]!r} is not read; to read it instead, pass --{role} {others[0]} "
                 f"({role}={others[0]!r})"
             )
+
+
+def _doubts_of_rows(
+    archive: Arrays, shapes: Mapping[str, tuple[int, ...]], n: int, samples: str, labels: str
+) -> Iterator[str]:
+    """Doubt arrays that may select some of the n rows, or hold more of them."""
     rows = [
-        n
-        for n, shape in shapes.items()
-        if (len(shape) == 1 and shape[0] <= len(X))
-        or (len(shape) == 2 and SOME_ROWS.search(n.lower()))
+        name
+        for name, shape in shapes.items()
+        if (len(shape) == 1 and shape[0] <= n)
+        or (len(shape) == 2 and SOME_ROWS.search(name.lower()))
     ]
-    if chosen := [repr(n) for n in rows if _selects_rows(n, _as_vector(archive[n]), len(X))]:
-        raw.summary.doubts.append(
+    if chosen := [repr(name) for name in rows if _selects_rows(name, _as_vector(archive[name]), n)]:
+        yield (
             f"array {listed(chosen)} is not read; if it tells which rows are labeled, save "
-            f"{labels or 'y'} with -1 in the others; if it tells the test rows, save them as "
+            f"{labels} with -1 in the others; if it tells the test rows, save them as "
             "booleans called test"
         )
     more = [
-        repr(n)
-        for n, shape in shapes.items()
-        if MORE_ROWS.search(n.lower()) or (_part(n.lower()) and len(shape) > 1)
+        repr(name)
+        for name, shape in shapes.items()
+        if MORE_ROWS.search(name.lower()) or (_part(name.lower()) and len(shape) > 1)
     ]
     if more:
-        raw.summary.doubts.append(
+        yield (
             f"array {listed(more)} is not read; if it holds more samples, append them to "
-            f"{samples}, and their labels, or -1, to {labels or 'y'}"
+            f"{samples}, and their labels, or -1, to {labels}"
         )
-    return raw
 
 
 def _check_named(path: Path, keys: Mapping[str, str], choice: Choice) -> None:

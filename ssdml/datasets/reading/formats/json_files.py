@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -145,64 +146,80 @@ def _rows_of(path: Path, content: Any) -> list[Any]:
         return sentences
     if isinstance(content, list):
         return content
-    if isinstance(content, dict) and isinstance(content.get("_via_img_metadata"), dict):
+    if not isinstance(content, dict):
+        content = {}
+    if isinstance(content.get("_via_img_metadata"), dict):
         content = content["_via_img_metadata"]
-    given = content.items() if isinstance(content, dict) else ()
-    if given and all(is_image_name(n) and not isinstance(v, list | dict) for n, v in given):
-        return [{"filename": name, "label": label} for name, label in given]
-    content = {name: value for name, value in given if value is not None}
-    if {"ids", "included"} <= content.keys():  # Chroma
+    if (labels := _labels_of_images(content)) is not None:
+        return labels
+    content = _without_metadata(content)
+    for form in (
+        _of_split_frame,
+        _of_coco,
+        _of_fiftyone,
+        partial(_rows_of_splits, path),
+        _only_list,
+        _objects_in,
+        _of_columns,
+    ):
+        if (rows := form(content)) is not None:
+            return rows
+    raise ValueError(
+        f"{path}: must be a list of objects, or an object of columns of one length. Write it "
+        "with pandas: frame.to_json(path, orient='records', lines=True)."
+    )
+
+
+def _labels_of_images(content: dict[str, Any]) -> list[Any] | None:
+    """Return names of images and their labels as rows."""
+    given = content.items()
+    if not given or any(not is_image_name(n) or isinstance(v, list | dict) for n, v in given):
+        return None
+    return [{"filename": name, "label": label} for name, label in given]
+
+
+def _without_metadata(content: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what is no column: null, Chroma's "included", and the schema of pandas."""
+    content = {name: value for name, value in content.items() if value is not None}
+    if {"ids", "included"} <= content.keys():
         del content["included"]
-    if content.keys() == {"schema", "data"}:  # pandas: orient="table"
+    if content.keys() == {"schema", "data"}:  # orient="table"
         del content["schema"]
-    if {"columns", "data"} <= content.keys():
-        names, data = content["columns"], content["data"]
-        if isinstance(names, list) and isinstance(data, list):
-            names = list(map(str, names))
-            return [
-                dict(zip(names, row, strict=False)) if isinstance(row, list) else row
-                for row in data
-            ]
-    if {"images", "annotations", "categories"} <= content.keys():
-        with suppress(KeyError, TypeError):
-            return _of_coco(**{k: content[k] for k in ("images", "annotations", "categories")})
-    if content.keys() == {"classes", "labels"}:  # FiftyOne
-        names, labels = content["classes"] or [], content["labels"]
-        if isinstance(names, list) and isinstance(labels, dict):
-            return [
-                {"filename": n, "label": names[c] if c in range(len(names)) else c}
-                for n, c in labels.items()
-            ]
-    if (splits := _rows_of_splits(path, content)) is not None:
-        return splits
-    values = list(content.values())
-    filled = _lists_in(content)
-    with_texts = [rows for rows in filled if _have(rows, TEXT_NAMES)]
-    if len(with_texts) == 1 and _have(with_texts[0], LABEL_NAMES):
-        return with_texts[0]  # beside lists of intents, entities and the like
-    if len(filled) == 1 and all(isinstance(row, dict) for row in filled[0]):
-        return filled[0]  # beside a version and the like
-    if len(filled) == 1 and all(isinstance(row, list) and row for row in filled[0]):
-        if all(isinstance(cell, str) for cell in filled[0][0]):  # names of columns
-            return filled[0]
-    if values and all(isinstance(v, dict) and v.keys() == values[0].keys() for v in values):
-        numbered = [all(map(str.isdigit, keys)) for keys in (content, values[0])]
-        if numbered == [True, False] or {"filename", "regions"} <= values[0].keys():
-            return values  # rows by their numbers, as of pandas, or by their files, as of VIA
-    if values and all(isinstance(v, dict) for v in values):
-        inside = {folded(name) for value in values for name in value}
-        if not inside.isdisjoint(LABEL_NAMES) and inside.isdisjoint(map(folded, content)):
-            return [{"id": name} | value for name, value in content.items()]
-    keys = next((v.keys() for v in values if isinstance(v, dict)), ())  # of rows
-    is_aligned = [isinstance(v, dict) and v.keys() == keys for v in values]
-    pairs = zip(values, is_aligned, strict=True)
-    columns = [[v[key] for key in keys] if aligned else v for v, aligned in pairs]
-    if not columns or not all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
-        raise ValueError(
-            f"{path}: must be a list of objects, or an object of columns of one length. Write it "
-            "with pandas: frame.to_json(path, orient='records', lines=True)."
-        )
-    return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    return content
+
+
+def _of_split_frame(content: dict[str, Any]) -> list[Any] | None:
+    """Return rows written by pandas beside the names of their columns (orient="split")."""
+    names, data = content.get("columns"), content.get("data")
+    if not isinstance(names, list) or not isinstance(data, list):
+        return None
+    names = list(map(str, names))
+    return [dict(zip(names, row, strict=False)) if isinstance(row, list) else row for row in data]
+
+
+def _of_coco(content: dict[str, Any]) -> list[Any] | None:
+    """Return the images of COCO with the categories of their objects, each once."""
+    with suppress(KeyError, TypeError):
+        names = {category["id"]: category["name"] for category in content["categories"]}
+        labels: dict[Any, dict[str, None]] = {image["id"]: {} for image in content["images"]}
+        for annotation in content["annotations"]:
+            labels[annotation["image_id"]][names[annotation["category_id"]]] = None
+        images = content["images"]
+        return [{"filename": i["file_name"], "label": list(labels[i["id"]])} for i in images]
+    return None
+
+
+def _of_fiftyone(content: dict[str, Any]) -> list[Any] | None:
+    """Return images of FiftyOne with the names of their classes."""
+    if content.keys() != {"classes", "labels"}:
+        return None
+    names, labels = content["classes"] or [], content["labels"]
+    if not isinstance(names, list) or not isinstance(labels, dict):
+        return None
+    return [
+        {"filename": n, "label": names[c] if c in range(len(names)) else c}
+        for n, c in labels.items()
+    ]
 
 
 def _rows_of_splits(path: Path, content: dict[str, Any]) -> list[Any] | None:
@@ -224,19 +241,26 @@ def _rows_of_splits(path: Path, content: dict[str, Any]) -> list[Any] | None:
     return found
 
 
+def _only_list(content: dict[str, Any]) -> list[Any] | None:
+    """Return the only list of rows, or that of labeled texts, in objects in each other."""
+    filled = _lists_in(content)
+    with_texts = [rows for rows in filled if _have(rows, TEXT_NAMES)]
+    if len(with_texts) == 1 and _have(with_texts[0], LABEL_NAMES):
+        return with_texts[0]  # beside lists of intents, entities and the like
+    if len(filled) != 1:
+        return None
+    [rows] = filled
+    if all(isinstance(row, dict) for row in rows):
+        return rows  # beside a version and the like
+    with_names = all(isinstance(row, list) and row for row in rows)
+    with_names = with_names and all(isinstance(cell, str) for cell in rows[0])
+    return rows if with_names else None
+
+
 def _have(rows: list[Any], names: Sequence[str]) -> bool:
     """Whether all rows are objects, and the first has a key of such a name."""
     are_objects = all(isinstance(row, dict) for row in rows)
     return are_objects and not {*map(folded, rows[0])}.isdisjoint(names)
-
-
-def _of_coco(images: Any, annotations: Any, categories: Any) -> list[dict[str, Any]]:
-    """Return the images of COCO with the categories of their objects, each once."""
-    names = {category["id"]: category["name"] for category in categories}
-    labels: dict[Any, dict[str, None]] = {image["id"]: {} for image in images}
-    for annotation in annotations:
-        labels[annotation["image_id"]][names[annotation["category_id"]]] = None
-    return [{"filename": i["file_name"], "label": list(labels[i["id"]])} for i in images]
 
 
 def _lists_in(content: dict[str, Any]) -> list[list[Any]]:
@@ -247,3 +271,30 @@ def _lists_in(content: dict[str, Any]) -> list[list[Any]]:
         found += [value for value in values if isinstance(value, list) and value]
         objects += [value for value in values if isinstance(value, dict)]
     return found
+
+
+def _objects_in(content: dict[str, Any]) -> list[Any] | None:
+    """Return rows by their numbers, as of pandas, by their files, as of VIA, or by their ids."""
+    values = list(content.values())
+    if not values or not all(isinstance(v, dict) for v in values):
+        return None
+    if all(v.keys() == values[0].keys() for v in values):
+        numbered = [all(map(str.isdigit, keys)) for keys in (content, values[0])]
+        if numbered == [True, False] or {"filename", "regions"} <= values[0].keys():
+            return values
+    inside = {folded(name) for value in values for name in value}
+    if inside.isdisjoint(LABEL_NAMES) or not inside.isdisjoint(map(folded, content)):
+        return None
+    return [{"id": name} | value for name, value in content.items()]
+
+
+def _of_columns(content: dict[str, Any]) -> list[Any] | None:
+    """Return the rows of columns of one length: lists, or objects of the same keys."""
+    keys = next((v.keys() for v in content.values() if isinstance(v, dict)), ())  # of rows
+    columns = [
+        [v[key] for key in keys] if isinstance(v, dict) and v.keys() == keys else v
+        for v in content.values()
+    ]
+    if not columns or not all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
+        return None
+    return [dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True)]
