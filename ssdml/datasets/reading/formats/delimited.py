@@ -134,11 +134,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     declared = re.match(rb"sep=([^\"\r\n\x80-\xff])\r?\n", content)  # Excel reads and writes it
     if declared:
         content = content[declared.end() :]
-    if not content.strip():
-        raise ValueError(f"{path}: must contain rows; got an empty file.")
-    for pattern, what, way_out in FOREIGN:
-        if pattern.match(content):
-            raise ValueError(f"{path}: must have cells; got {what}. {way_out}.")
+    _refuse_other_texts(path, content)
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)
     if ARFF.match(content):
@@ -147,12 +143,8 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         return headed(path, cells, place, ("attributes of Weka",), ",", names)
     if RULED.match(content):
         content = DRAWN.sub(b"", content)
-    if escaped := ESCAPED.search(content):  # as Spark and MySQL write quotes
-        content = re.sub(rb'\\(["\\])', lambda found: found[1] * (1 + (found[1] == b'"')), content)
-    if in_single := SINGLE.match(content):
-        content = content.translate(SWAPPED)
-    if has_plain_quotes := _has_plain_quotes(content):
-        content = WITH_QUOTES.sub(lambda c: b'"' + c[0].replace(b'"', b'""') + b'"', content)
+    in_single = SINGLE.match(content) is not None
+    content, notes_on_quotes = _with_usual_quotes(content)
     layout, content = _layout(content, declared and declared[1].decode())
     n_above = layout.n_above + int(declared is not None)
     cells, place = _parsed(path, content, layout, n_above, on_disk)
@@ -169,10 +161,34 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     notes = [f"lines above the header left out: {layout.n_above}"] * (layout.n_above > 0)
     if layout.separator in ";| " or (layout.separator == "\t" and ".csv" in path.suffixes):
         notes.append(f"cells are separated by {NAMES[layout.separator]}")
-    notes += ["quotes are part of the texts"] * has_plain_quotes
-    notes += ["quotes follow backslashes"] * (escaped is not None)
-    notes += ["cells are in single quotes"] * (in_single is not None)
-    return headed(path, cells, place, notes, layout.separator)
+    return headed(path, cells, place, notes + notes_on_quotes, layout.separator)
+
+
+def _refuse_other_texts(path: Path, content: bytes) -> None:
+    """Raise ValueError if a text has no rows, or none of cells."""
+    if not content.strip():
+        raise ValueError(f"{path}: must contain rows; got an empty file.")
+    for pattern, what, way_out in FOREIGN:
+        if pattern.match(content):
+            raise ValueError(f"{path}: must have cells; got {what}. {way_out}.")
+
+
+def _with_usual_quotes(content: bytes) -> tuple[bytes, list[str]]:
+    """Return a table with double quotes around cells and two for one inside, and notes on it.
+
+    In a table with single quotes, double and single ones are swapped.
+    """
+    notes = []
+    if ESCAPED.search(content):  # as Spark and MySQL write quotes
+        content = re.sub(rb'\\(["\\])', lambda found: found[1] * (1 + (found[1] == b'"')), content)
+        notes.append("quotes follow backslashes")
+    if SINGLE.match(content):
+        content = content.translate(SWAPPED)
+        notes.append("cells are in single quotes")
+    if _has_plain_quotes(content):
+        content = WITH_QUOTES.sub(lambda c: b'"' + c[0].replace(b'"', b'""') + b'"', content)
+        notes.append("quotes are part of the texts")
+    return content, notes
 
 
 def _fasttext(path: Path, content: bytes) -> Table:
