@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ssdml.baselines.pairs import LabeledPairs, labeled_pairs
-from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
+from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph, limit_neighbors
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.metric.fitted.base import COUNT, N_JOBS, NOT_NEGATIVE, POSITIVE
 from ssdml.metric.fitted.metric import LearnedMetric
@@ -22,7 +22,7 @@ from ssdml.metric.fitted.prediction import embed
 from ssdml.utils.linalg import best_factor, covariance, scale_exactly, symmetrize, total_variance
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, limit_neighbors
+from ssdml.utils.validation import UNLABELED
 
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss

@@ -418,3 +418,26 @@ def _rank(
             return ranking, recall
     ranking = searcher.rank_exactly(rows, k + 1, progress)
     return without_self(ranking, np.arange(n)), 1.0
+
+
+def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: int) -> int:
+    """Limit the number of neighbors to the other samples, with a warning.
+
+    Examples
+    --------
+    >>> limit_neighbors(10, 100, "SSDML", stacklevel=2)
+    10
+    """
+    if n_samples < 2:
+        raise ValueError(
+            f"{who}: X must have at least 2 samples for a neighbor graph; got {n_samples}. Add "
+            "samples."
+        )
+    if n_neighbors < n_samples:
+        return int(n_neighbors)
+    warnings.warn(
+        f"{who}: n_neighbors must be below n_samples = {n_samples}; got {n_neighbors}. "
+        f"Using {n_samples - 1}.",
+        stacklevel=stacklevel,
+    )
+    return n_samples - 1

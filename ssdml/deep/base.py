@@ -21,6 +21,7 @@ from ssdml.deep.onnx import SampleEmbedding
 from ssdml.deep.run_folder import RunFolder
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.evaluation.scores import evaluate, few_label_accuracy
+from ssdml.graphs.neighbors.knn import limit_neighbors
 from ssdml.metric.fitted.base import (
     COUNT,
     DECAY,
@@ -48,7 +49,7 @@ from ssdml.utils.torch_tools import (
     whole_state,
 )
 from ssdml.utils.typing import Array, Indices
-from ssdml.utils.validation import UNLABELED, limit_neighbors
+from ssdml.utils.validation import UNLABELED
 
 SAVED = ("components_", "label_distributions_")
 SHAPES = {"components_": "f l d", "label_distributions_": "f n c"}

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from ssdml.classification.forms import forms_with_graphs
-from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph
+from ssdml.graphs.neighbors.knn import KNNGraph, knn_graph, limit_neighbors
 from ssdml.graphs.propagation.labels import propagate_labels
 from ssdml.metric.alternation import (
     ONE_CLASS,
@@ -38,7 +38,7 @@ from ssdml.utils.labels import index_of
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, limit_neighbors
+from ssdml.utils.validation import UNLABELED
 
 
 @dataclass(eq=False, repr=False)

@@ -16,7 +16,7 @@ from ssdml.datasets.pixels import has_channels_last
 from ssdml.utils.dask_arrays import is_dask
 from ssdml.utils.labels import as_labels, check_order, encode_column
 from ssdml.utils.torch_tools import to_device
-from ssdml.utils.typing import Indices
+from ssdml.utils.typing import Array, Indices
 from ssdml.utils.validation import (
     as_array,
     check_table,
@@ -213,21 +213,7 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
     if hasattr(dataset, "to_numpy"):  # an array of xarray
         dataset = dataset.to_numpy()
     if isinstance(dataset, np.ndarray | torch.Tensor):
-        _check_numbers(dataset, dataset.ndim > 2, f"{who}: dataset")
-    if isinstance(dataset, np.ndarray):
-        dataset = _from_numpy(dataset)
-    if isinstance(dataset, torch.Tensor):
-        dataset = dataset.detach()
-        if dataset.ndim < 2 or not dataset.numel():
-            way_out = " Pass X[None] for one sample." if dataset.ndim == 1 else ""
-            raise ValueError(
-                f"{who}: dataset must have shape (n, ...) with at least one sample of one number; "
-                f"got {tuple(dataset.shape)}.{way_out}"
-            )
-        if dataset.ndim == 3:
-            dataset = dataset[:, None]
-        _check_finite(dataset, f"{who}: dataset")
-        return StoredSamples(_channels_first(dataset), device)
+        return _stored(dataset, who, device)
     is_map = hasattr(dataset, "__getitem__") and not isinstance(dataset, IterableDataset)
     if is_map and hasattr(dataset, "__len__"):
         if not len(dataset):
@@ -238,6 +224,22 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
         f"{who}: dataset must be an array, a tensor or a map-style torch Dataset with a length; "
         f"got {type(dataset).__name__}. Pass {inside}."
     )
+
+
+def _stored(dataset: Array | torch.Tensor, who: str, device: str) -> StoredSamples:
+    """Serve an array of shape (n, ...), in which images of three axes have no channels."""
+    _check_numbers(dataset, dataset.ndim > 2, f"{who}: dataset")
+    dataset = _from_numpy(dataset) if isinstance(dataset, np.ndarray) else dataset.detach()
+    if dataset.ndim < 2 or not dataset.numel():
+        way_out = " Pass X[None] for one sample." if dataset.ndim == 1 else ""
+        raise ValueError(
+            f"{who}: dataset must have shape (n, ...) with at least one sample of one number; "
+            f"got {tuple(dataset.shape)}.{way_out}"
+        )
+    if dataset.ndim == 3:
+        dataset = dataset[:, None]
+    _check_finite(dataset, f"{who}: dataset")
+    return StoredSamples(_channels_first(dataset), device)
 
 
 def _is_row(sample: Any) -> bool:

@@ -165,14 +165,7 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
            [3, 4]])
     """
     if isinstance(X, np.ma.MaskedArray):
-        if np.ma.is_masked(X):
-            row, *column = np.argwhere(np.ma.getmaskarray(X))[0].tolist()
-            place = f"row {row}" + "".join(f", column {number}" for number in column[:1])
-            raise ValueError(
-                f"{who}: {name} must not have masked entries; got one at {place}. Impute them, or "
-                "drop such rows first."
-            )
-        return X.data
+        return _without_mask(X, who, name)
     kind = type(X)  # a column of pandas is an attribute of its table, whatever its name
     if hasattr(kind, "toarray"):
         raise TypeError(
@@ -182,38 +175,66 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
     _check_container(X, who, name)
     X = without_tensor(X, who, name)
     if hasattr(kind, "get_columns") or hasattr(kind, "column_names"):  # of polars or pyarrow
-        columns = _first_cells(X)
-        if len(columns) == 1 and isinstance(columns[0][1], VECTORS):
-            X = X.get_columns()[0] if hasattr(kind, "get_columns") else X.column(0)
-            columns = []
-        for label, cell in columns:
-            _check_column(cell, label, "O", who, name)
+        X = _without_frame(X, who, name)
     if _is_column(X):
-        column = np.asarray(X)
-        if column.ndim == 2 and len(getattr(X, "shape", ())) == 1:  # vectors of polars
-            return column
-        if column.dtype == object and column.size:
-            if any(map(_is_vector, column.flat)):
-                return _stacked(column.ravel(), who, name)
-            label = X.columns[0] if hasattr(X, "columns") else getattr(X, "name", None)
-            _check_column(_first_no_number(column.flat), label, "O", who, name)
-    elif hasattr(X, "iloc"):  # a table of pandas
-        _check_names(X.columns, who, name)
-        for number, (label, dtype) in enumerate(X.dtypes.items()):
-            if hasattr(dtype, "fill_value"):  # sparse
-                raise TypeError(
-                    f"{who}: {name} must be dense; column {label!r} is sparse. Pass "
-                    f"{name}.sparse.to_dense()."
-                )
-            if dtype.kind in "OmMc" and len(X):
-                first = _first_no_number(X.iloc[:, number])
-                _check_column(first, label, dtype.kind, who, name)
+        return _of_column(X, who, name)
+    if hasattr(X, "iloc"):
+        _check_pandas(X, who, name)
     elif getattr(getattr(X, "dtype", None), "names", None):
         raise TypeError(
             f"{who}: {name} must be a plain array; got one of records with the fields "
             f"{', '.join(X.dtype.names)}. Pass pandas.DataFrame({name})."
         )
     return X
+
+
+def _without_mask(X: Any, who: str, name: str) -> Array:
+    """Return the array below a mask without entries; else raise ValueError."""
+    if np.ma.is_masked(X):
+        row, *column = np.argwhere(np.ma.getmaskarray(X))[0].tolist()
+        place = f"row {row}" + "".join(f", column {number}" for number in column[:1])
+        raise ValueError(
+            f"{who}: {name} must not have masked entries; got one at {place}. Impute them, or "
+            "drop such rows first."
+        )
+    return X.data
+
+
+def _without_frame(X: Any, who: str, name: str) -> Any:
+    """Return the only column of vectors of a table of polars or pyarrow, or the table."""
+    columns = _first_cells(X)
+    if len(columns) == 1 and isinstance(columns[0][1], VECTORS):
+        return X.get_columns()[0] if hasattr(type(X), "get_columns") else X.column(0)
+    for label, cell in columns:
+        _check_column(cell, label, "O", who, name)
+    return X
+
+
+def _of_column(X: Any, who: str, name: str) -> Any:
+    """Return a column of vectors as a matrix; raise ValueError if cells are no numbers."""
+    column = np.asarray(X)
+    if column.ndim == 2 and len(getattr(X, "shape", ())) == 1:  # vectors of polars
+        return column
+    if column.dtype == object and column.size:
+        if any(map(_is_vector, column.flat)):
+            return _stacked(column.ravel(), who, name)
+        label = X.columns[0] if hasattr(X, "columns") else getattr(X, "name", None)
+        _check_column(_first_no_number(column.flat), label, "O", who, name)
+    return X
+
+
+def _check_pandas(X: Any, who: str, name: str) -> None:
+    """Raise TypeError for sparse columns of a table of pandas, ValueError for other cells."""
+    _check_names(X.columns, who, name)
+    for number, (label, dtype) in enumerate(X.dtypes.items()):
+        if hasattr(dtype, "fill_value"):  # sparse
+            raise TypeError(
+                f"{who}: {name} must be dense; column {label!r} is sparse. Pass "
+                f"{name}.sparse.to_dense()."
+            )
+        if dtype.kind in "OmMc" and len(X):
+            first = _first_no_number(X.iloc[:, number])
+            _check_column(first, label, dtype.kind, who, name)
 
 
 def _first_cells(table: Any) -> list[tuple[Any, Any]]:
@@ -389,29 +410,6 @@ def check_finite(rows: Array, who: str, name: str, first_row: int = 0) -> None:
             f"{who}: {name} must be finite; got {rows[row, column]} at row {first_row + row}, "
             f"column {column}. Impute NaN and infinities, or drop such rows first."
         )
-
-
-def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: int) -> int:
-    """Limit the number of neighbors to the other samples, with a warning.
-
-    Examples
-    --------
-    >>> limit_neighbors(10, 100, "SSDML", stacklevel=2)
-    10
-    """
-    if n_samples < 2:
-        raise ValueError(
-            f"{who}: X must have at least 2 samples for a neighbor graph; got {n_samples}. Add "
-            "samples."
-        )
-    if n_neighbors < n_samples:
-        return int(n_neighbors)
-    warnings.warn(
-        f"{who}: n_neighbors must be below n_samples = {n_samples}; got {n_neighbors}. "
-        f"Using {n_samples - 1}.",
-        stacklevel=stacklevel,
-    )
-    return n_samples - 1
 
 
 def has_wrapped(values: npt.NDArray[Any]) -> bool:

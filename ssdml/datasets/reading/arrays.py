@@ -241,7 +241,7 @@ def _with_columns(
     raw: RawItems, archive: Arrays, keys: Mapping[str, str], choice: Choice
 ) -> tuple[RawItems, set[str | None]]:
     """Add texts and ids of the samples, and return the names of their arrays."""
-    columns: dict[str, Array] = {}
+    columns: dict[str, Any] = {}
     used: set[str | None] = set()
     for role, names, named in (("texts", TEXTS, choice.text), ("ids", IDS, choice.id)):
         name = _key(keys, names, named)

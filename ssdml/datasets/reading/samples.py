@@ -228,33 +228,44 @@ def _images(chooser: Chooser) -> bool:
             f"which images are the samples? Columns {listed(inside)} hold some",
             "Leave the others out: --ignore NAME (ignore=['NAME']).",
         )
-    if len(inside) == 1:
-        roles.images = inside[0]
-    elif len(numbers) <= FEW:
-        with_others = bool(numbers) or _are_texts(chooser)
-        sure = [n for n in named if not with_others or _names_files_alone(chooser, n)]
-        if sure and len(numbers) <= FEW_BESIDE:
-            roles.images = sure[0]
-        elif named:
-            used = f"the texts in {roles.text!r}; to learn from the images, ignore the texts: "
-            used += f"--ignore {roles.text!r} (ignore=[{roles.text!r}])"
-            if numbers:
-                used = f"the numbers in {listed(numbers)}; to learn from the images, ignore the "
-                used += "numbers: --ignore A,B (ignore=['A', 'B'])"
-            name = [*sure, *named][0]
-            roles.doubts.append(f"the images in column {name!r} are not used, but {used}")
-    if roles.images is not None and not inside:
+    roles.images = inside[0] if len(inside) == 1 else _file_column(chooser, named, numbers)
+    if roles.images is None:
+        return False
+    if not inside:
         _ask_which_images(chooser, named)
-    if roles.images is not None:
-        roles.left_out.pop(roles.images, None)
-        for name in numbers:
-            chooser.note_unused(name, f"the images in {roles.images!r} are")
-        boxes = [n for n in chooser.free("number") if BOX.fullmatch(folded(n))]
-        if boxes:
-            chooser.note_unused(boxes[0], "whole images are read")
-        roles.left_out |= dict.fromkeys(boxes, "boxes")
-        roles.left_out |= dict.fromkeys(chooser.free("number"), "beside the images")
-    return roles.images is not None
+    _leave_others_out(chooser, roles.images, numbers)
+    return True
+
+
+def _file_column(chooser: Chooser, named: Sequence[str], numbers: Sequence[str]) -> str | None:
+    """Return the column of files of images; None, and a doubt, if the rest are the samples."""
+    with_others = bool(numbers) or _are_texts(chooser)
+    sure = [n for n in named if not with_others or _names_files_alone(chooser, n)]
+    if sure and len(numbers) <= FEW_BESIDE:
+        return sure[0]
+    if named and len(numbers) <= FEW:
+        text = chooser.roles.text
+        used = f"the texts in {text!r}; to learn from the images, ignore the texts: "
+        used += f"--ignore {text!r} (ignore=[{text!r}])"
+        if numbers:
+            used = f"the numbers in {listed(numbers)}; to learn from the images, ignore the "
+            used += "numbers: --ignore A,B (ignore=['A', 'B'])"
+        name = [*sure, *named][0]
+        chooser.roles.doubts.append(f"the images in column {name!r} are not used, but {used}")
+    return None
+
+
+def _leave_others_out(chooser: Chooser, images: str, numbers: Sequence[str]) -> None:
+    """Leave numbers and boxes beside a column of images out, and say so."""
+    left_out = chooser.roles.left_out
+    left_out.pop(images, None)
+    for name in numbers:
+        chooser.note_unused(name, f"the images in {images!r} are")
+    boxes = [n for n in chooser.free("number") if BOX.fullmatch(folded(n))]
+    if boxes:
+        chooser.note_unused(boxes[0], "whole images are read")
+    left_out |= dict.fromkeys(boxes, "boxes")
+    left_out |= dict.fromkeys(chooser.free("number"), "beside the images")
 
 
 def _ask_which_images(chooser: Chooser, named: Sequence[str]) -> None:
