@@ -295,22 +295,30 @@ class Chooser:
         free = [n for n in self.free() if self._may_be_classes(n)]
         if self.choice.label_of_fit in free:
             return self.choice.label_of_fit
-        by_name = {folded(n): n for n in reversed(free)}
-        named = next((by_name[n] for n in LABEL_NAMES if n in by_name), None)
-        if named is not None:
-            inside = [n for n in free if folded(n).rpartition(".")[2] in LABEL_NAMES and n != named]
-            inside = [] if self._varies(named) else list(filter(self._varies, inside))
-            if len(alike := [n for n in free if folded(n) == folded(named)]) > 1:
-                self.ask(
-                    f"which column holds the labels, {' or '.join(map(repr, alike))}?", ASK_LABEL
-                )
-            return inside[0] if len(inside) == 1 else named
+        if (named := self._usual_label(free)) is not None:
+            return named
         free = list(filter(self._varies, free))
         alike = [n for n in free if names_labels(n) and not self._counts(n)]
         if len(alike) == 1:
             return alike[0]
-        if not self.choice.needs_label:
+        return self._guessed_label(free, alike) if self.choice.needs_label else None
+
+    def _usual_label(self, free: Sequence[str]) -> str | None:
+        """Return the column called label or the like, or the only one such as a.label inside."""
+        by_name = {folded(n): n for n in reversed(free)}
+        named = next((by_name[n] for n in LABEL_NAMES if n in by_name), None)
+        if named is None:
             return None
+        if len(alike := [n for n in free if folded(n) == folded(named)]) > 1:
+            self.ask(f"which column holds the labels, {' or '.join(map(repr, alike))}?", ASK_LABEL)
+        if self._varies(named):
+            return named
+        inside = [n for n in free if folded(n).rpartition(".")[2] in LABEL_NAMES and n != named]
+        inside = list(filter(self._varies, inside))
+        return inside[0] if len(inside) == 1 else named
+
+    def _guessed_label(self, free: Sequence[str], alike: list[str]) -> str:
+        """Return the column that could be labels by its cells, and doubt it; ask if several do."""
         likely = [n for n in free if self._may_be_guessed(n)]
         texts = [n for n in likely if self.kinds[n] == "text" and not self.has_words(n)]
         numbers = [n for n in likely if self.kinds[n] == "number"]
