@@ -21,6 +21,7 @@ MAX_ITER = 1000
 BLOCK_ENTRIES = 2**25  # of the columns that conjugate gradients solve for at a time
 COLUMNS = 128  # columns that BiCGSTAB solves for at a time
 NEAR = 10.0  # times the tolerance: closer, an update need not halve the residual
+BREAKDOWN = 1e-13  # of the product of residual and shadow, relative to their largest entries
 
 # Computes ``P @ right_hand_sides`` with ``P = (1 - decay) (I - decay * transition)^-1``.
 Propagator = Callable[[Array], Array]
@@ -200,8 +201,9 @@ def stabilized_biconjugate_gradient(
 ) -> Solution:
     """Solve ``(I - decay * transition) F = right_hand_sides``; each column is its own BiCGSTAB.
 
-    A column is finished when no entry of its residual exceeds ``tol``. On breakdown, it keeps its
-    last iterate, and ``converged`` is False. ``transition`` is anything with ``@``.
+    A column is finished when no entry of its residual exceeds ``tol``. One whose shadow is
+    orthogonal to the residual, to rounding, restarts from the residual: it would stop, or grow
+    until it overflows. ``transition`` is anything with ``@``.
 
     References
     ----------
@@ -238,7 +240,7 @@ def stabilized_biconjugate_gradient(
     values = np.zeros_like(right_hand_sides)
     residual = right_hand_sides.copy()
     shadow, direction = residual.copy(), residual.copy()
-    alignment = dots(shadow, residual)
+    alignment, shadow_sizes = dots(shadow, residual), np.abs(shadow).max(axis=0)
     n_iter = 0
     while alignment.any() and n_iter < max_iter:
         image = apply(direction)
@@ -247,9 +249,14 @@ def stabilized_biconjugate_gradient(
         turned = apply(residual)
         damping = _divide(dots(turned, residual), dots(turned, turned))
         moved = partial(whole_step, turned=turned, step=step, damping=damping)
-        residual[:, np.max(threads.map(moved, n), axis=0) <= tol] = 0  # finished
+        sizes = np.max(threads.map(moved, n), axis=0)
+        residual[:, sizes <= tol] = 0  # finished
         updated = dots(shadow, residual)
         factor = _divide(updated, alignment) * _divide(step, damping)
+        broken = (sizes > tol) & (np.abs(updated) <= BREAKDOWN * sizes * shadow_sizes)
+        if broken.any():
+            shadow[:, broken], factor[broken] = residual[:, broken], 0
+            updated[broken], shadow_sizes[broken] = dots(shadow, residual)[broken], sizes[broken]
         threads.map(partial(aim, image=image, damping=damping, factor=factor), n)
         alignment = updated
         n_iter += 1

@@ -9,6 +9,7 @@ from scipy import sparse
 from ssdml.graphs import adjacency, knn_graph
 from ssdml.graphs.laplacian import symmetric_normalized
 from ssdml.graphs.propagation import solvers
+from ssdml.graphs.propagation.class_masses import transition_matrix
 from ssdml.graphs.propagation.coarsening import CoarseCorrection
 from ssdml.graphs.propagation.solvers import (
     SOLVERS,
@@ -96,6 +97,18 @@ def test_breakdown_of_recurrence_is_survived():
     P = 0.001 * np.linalg.inv(np.eye(3) - 0.999 * swap.toarray())
     propagate = solvers.krylov_propagator(swap, 0.999, tol=1e-9)
     np.testing.assert_allclose(propagate(np.eye(3)), P, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", [337, 350, 364])
+def test_orthogonal_shadow_restarts(seed):
+    """On rows of whole numbers, residuals of unit vectors were NaN or grew to 1e23."""
+    rows = np.random.default_rng(seed).standard_normal((40, 2)).round()
+    transition = transition_matrix(knn_graph(rows, 7))
+    B = 1e-4 * np.eye(40)
+    result = stabilized_biconjugate_gradient(transition, 0.9999, B, tol=1e-10)
+    assert result.converged
+    expected = np.linalg.solve(np.eye(40) - 0.9999 * transition.toarray(), B)
+    np.testing.assert_allclose(result.values, expected, atol=1e-6)
 
 
 def test_conjugate_gradient_matches_dense_algebra(similarity, rng):
