@@ -16,6 +16,7 @@ from numba import njit
 from scipy import fft, sparse
 
 from ssdml.graphs.laplacian import row_normalized, symmetric_weights
+from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.parallel import count_threads
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import check_number, check_rows
@@ -28,7 +29,7 @@ EARLY_EXAGGERATION = 12.0
 MOMENTUM = 0.8
 GROWTH, DECAY, LEAST_GAIN = 0.2, 0.8, 0.01  # of the step of a coordinate
 LONGEST_STEP = 5.0
-START = 1e-2  # standard deviation of the first coordinate
+START = 1e-2  # standard deviation of the wider coordinate
 
 
 class Repulsion(NamedTuple):
@@ -101,8 +102,9 @@ def neighbor_embedding(
             f"{first.shape}. Pass two principal components of the rows."
         )
     affinities = sparse.csr_array((weights + weights.T) * (0.5 / n)).astype(np.float32)
+    first, _ = scale_exactly(first)
     first = first - first.mean(axis=0)  # before rounding to single precision
-    spread = float(first[:, 0].std() or first[:, 1].std())
+    spread = float(first.std(axis=0).max())
     points = np.ascontiguousarray(first.T * (START / spread if spread > 0 else 0), np.float32)
     return descend(points, affinities, exaggeration, n_threads).T
 

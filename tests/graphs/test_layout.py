@@ -93,6 +93,24 @@ def test_maps_of_few_rows_do_not_diverge(rng, n):
     assert np.abs(neighbor_embedding(knn_graph(X, min(3, n - 1)), X)).max() < 100
 
 
+@pytest.mark.parametrize(
+    ("exponent", "dtype"),
+    [(-700, np.float64), (700, np.float64), (-100, np.float32), (100, np.float32)],
+)
+def test_the_scale_of_the_init_does_not_matter(rng, exponent, dtype):
+    X = rng.standard_normal((60, 2)).astype(dtype)
+    graph = knn_graph(X, 5)
+    scaled = neighbor_embedding(graph, np.ldexp(X, exponent))
+    np.testing.assert_array_equal(scaled, neighbor_embedding(graph, X))
+
+
+def test_the_wider_coordinate_of_the_init_sets_its_scale(rng):
+    """Scaled by a narrow first coordinate, the map began and stayed 1e6 times too wide."""
+    X = rng.standard_normal((60, 2)) * [1e-6, 1.0]
+    points = neighbor_embedding(knn_graph(X, 5), X)
+    assert np.ptp(points, axis=0).max() < 500
+
+
 def test_a_bad_init_is_refused():
     graph = knn_graph(np.arange(6.0)[:, None], 2)
     with pytest.raises(ValueError, match=r"init must have shape \(6, 2\).* got \(6, 1\)"):
