@@ -13,6 +13,7 @@ from ssdml.graphs.propagation.coarsening import CoarseCorrection, in_cache_order
 from ssdml.graphs.propagation.labels import class_shares, dtype_of
 from ssdml.graphs.propagation.solvers import BLOCK_ENTRIES, Solution, conjugate_gradient
 from ssdml.utils.labels import class_codes
+from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.parallel import ParallelMatrix, Threads, count_threads, row_blocks, threads
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED, check_labeled, check_labels, check_number
@@ -148,7 +149,8 @@ def poisson_scores(
     """
     n, similarity = len(codes), symmetric_normalized(weights)
     degrees = weights.sum(axis=1)
-    roots = np.sqrt(np.where(degrees > 0, degrees, 1))
+    # Scaled, so that single precision holds the sources.
+    roots, exponent = scale_exactly(np.sqrt(np.where(degrees > 0, degrees, 1)))
     order, similarity = in_cache_order(similarity, n_classes)
     ordered, roots = codes[order], roots[order]
     labeled = ordered != UNLABELED
@@ -168,7 +170,7 @@ def poisson_scores(
         found = solve(block, np.float32 if tol >= SINGLE else np.float64)
         if not found.converged and tol >= SINGLE:  # 1 - decay is too small for single precision
             found = solve(block, np.float64)
-        scores[order, block] = found.values / roots[:, None]
+        scores[order, block] = np.ldexp(found.values / roots[:, None], -2 * exponent)
         solved.append(found[1:])
     n_iter, residual, converged = zip(*solved, strict=True)
     return Solution(scores, max(n_iter), max(residual), all(converged))

@@ -10,6 +10,7 @@ from scipy import sparse
 from ssdml.graphs.laplacian import symmetric_normalized, symmetric_weights
 from ssdml.graphs.propagation.coarsening import in_cache_order
 from ssdml.graphs.propagation.solvers import BLOCK_ENTRIES, conjugate_gradient
+from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.parallel import ParallelMatrix, Threads, count_threads, row_blocks, threads
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import check_number, check_rows
@@ -80,6 +81,7 @@ class Diffusion:
         self.threads = pool
         self._similarity = ParallelMatrix(similarity.astype(np.float32), pool)
         roots = np.sqrt(np.asarray(weights.sum(axis=1), np.float64).ravel())
+        roots, _ = scale_exactly(roots)  # their scale cancels, and must not overflow
         self._roots = np.where(roots > 0, roots, 1).astype(np.float32)[:, None]
 
     def spread(

@@ -146,6 +146,14 @@ def test_renaming_classes_permutes_columns(graph, y):
     )
 
 
+@pytest.mark.parametrize("exponent", [-800, -300, 300, 800])
+def test_scores_are_inverse_to_the_scale_of_the_weights(graph, y, exponent):
+    """Sources of heavy rows vanished in single precision."""
+    W = adjacency(graph)
+    scores = poisson_learning(W * 2.0**exponent, y)
+    np.testing.assert_array_equal(np.ldexp(scores, exponent), poisson_learning(W, y))
+
+
 def test_permuting_rows_permutes_the_scores(graph, y, rng):
     W, order = adjacency(graph), rng.permutation(90)
     moved = poisson_learning(sparse.csr_array(W[order][:, order]), y[order], tol=1e-12)

@@ -101,6 +101,13 @@ def test_smoothing_is_linear(W, rng):
     np.testing.assert_allclose(sum_, 2 * one + two, atol=1e-4)
 
 
+@pytest.mark.parametrize("exponent", [-800, -300, 300, 800])
+def test_scale_of_weights_does_not_matter(W, X, exponent):
+    """Roots of degrees beyond single precision gave NaN, or columns that were not smoothed."""
+    scaled = smooth_rows(W * 2.0**exponent, X)
+    np.testing.assert_array_equal(scaled, smooth_rows(W, X))
+
+
 def test_order_of_rows_does_not_matter(W, X, rng):
     order = rng.permutation(80)
     found = smooth_rows(W[order][:, order], X[order], decay=0.9, tol=1e-6)
