@@ -106,7 +106,7 @@ def propagate_labels(
     -----
     Differs from [1]_ in three ways: (a) classes are rescaled to their prior masses, after [2]_;
     (b) the linear system is solved by preconditioned conjugate gradients in single precision, with
-    residuals in double; (c) a fixed-point step follows, so that rows whose mass is below the
+    residuals in double; (c) fixed-point steps follow, so that rows whose mass is below the
     tolerance take the proportions of their neighbors. Labeled rows are not clamped: neighbors of
     another class can outvote a label.
 
@@ -155,6 +155,7 @@ def propagate_labels(
         solution = spread_scores(
             weights, codes, n_classes, decay, tol, start, dtype, pool, evidence=sources
         )
+    fill_rows_of_zeros(solution.values, weights, decay)
     if not solution.converged:
         warnings.warn(
             f"propagate_labels: stopped after {solution.n_iter} steps with residual "
@@ -242,6 +243,22 @@ def has_faint_rows(scores: Array, norms: Array, profile: Array, residual: float)
         if ((best > 0) & (best < level * profile[rows])).any():
             return True
     return False
+
+
+def fill_rows_of_zeros(scores: Array, weights: sparse.csr_array, decay: float) -> None:
+    """Carry scores along edges, in place, to rows beyond the last step of the solver.
+
+    It takes fewer steps than labels are edges away if the tolerance is loose or the decay small.
+    """
+    zeros = np.flatnonzero(~scores.any(axis=1))
+    if not len(zeros):
+        return
+    steps, n_before = decay * symmetric_normalized(weights)[zeros], len(scores)
+    while len(zeros) and len(zeros) < n_before:
+        n_before = len(zeros)
+        scores[zeros] = steps @ scores
+        left = ~scores[zeros].any(axis=1)
+        zeros, steps = zeros[left], steps[left]
 
 
 def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:

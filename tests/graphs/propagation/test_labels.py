@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 
 import numpy as np
@@ -181,15 +182,22 @@ class TestPropagateLabels:
         y = np.full(600, -1)
         y[[0, 30]] = 0, 1
         expected = reference.propagated_labels(W.toarray(), y, 0.99)
-        with pytest.warns(RuntimeWarning, match="no label reaches"):
-            result = propagate_labels(W, y, tol=tol)
-        # Unreached rows do not count in the class masses: the first row has their ratio.
+        result = propagate_labels(W, y, tol=tol)
+        # The class masses of far rows differ: the first row has their ratio.
         scaled = result * (expected[0] / result[0])
         scaled /= scaled.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(scaled[:60], expected[:60], atol=0.1)
-        given_up = (result == 0.5).all(axis=1)
-        farther = np.arange(600) >= 60
-        assert (result[farther & ~given_up].argmax(axis=1) == 1).all()  # the nearer of the two
+        assert (result[60:].argmax(axis=1) == 1).all()  # the nearer of the two
+
+    @pytest.mark.parametrize("decay", [0.1, 0.5, 0.9])
+    def test_labels_reach_rows_beyond_the_last_step(self, decay):
+        """The solver stops before; such rows got the class prior, and a warning of no path."""
+        path = sparse.diags_array([np.ones(39), np.ones(39)], offsets=[-1, 1], format="csr")
+        y = [0, *[-1] * 38, 1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            classes = propagate_labels(path, y, decay=decay, tol=1e-2).argmax(axis=1)
+        assert classes.tolist() == [0] * 20 + [1] * 20
 
     def test_float32_in_float32_out(self, rng, y):
         X = rng.standard_normal((90, 4))
