@@ -93,15 +93,13 @@ def draw_neighborhood(
     if triplets is not None:
         _check_ends(triplets, n)
     labels = None if y is None else check_labels(y, n, who)
-    if names is not None and len(as_list(names, "names", who, "texts")) != n:
+    # Lists: a column of pandas would be read by its index.
+    names = None if names is None else [*map(str, as_list(names, "names", who, "texts"))]
+    if names is not None and len(names) != n:
         raise ValueError(f"{who}: names must hold {n} texts, one per row; got {len(names)}.")
-    largest = -1 if labels is None else int(labels.max())
-    if class_names is not None and largest >= len(
-        as_list(class_names, "class_names", who, "texts")
-    ):
-        raise ValueError(
-            f"{who}: class_names must name the labels 0 to {largest}; got {len(class_names)} names."
-        )
+    if class_names is not None:
+        class_names = as_list(class_names, "class_names", who, "texts")
+        _check_named(labels, len(class_names))
     lookup = None if affinities is None else affinity_lookup(affinities, n, who).evidence
     shown = neighborhood(
         int(anchor), graph.indices.__getitem__, affinity=lookup, y=labels, triplets=triplets
@@ -132,8 +130,19 @@ def as_axes(axes: Axes | None, who: str, *, width: float, height: float) -> Axes
     return axes
 
 
+def _check_named(labels: Ints | None, n_names: int) -> None:
+    """Raise unless the labels are numbers of so many names."""
+    known = np.empty(0, int) if labels is None else labels[labels != UNLABELED]
+    strange = known[(known < 0) | (known >= n_names)]
+    if strange.size:
+        raise ValueError(
+            f"draw_neighborhood: class_names must name each label, from 0 on; got {n_names} names "
+            f"and the label {strange[0]}. Number the classes by encode_partial_labels."
+        )
+
+
 def _check_ends(triplets: Triplets, n: int) -> None:
-    if not isinstance(triplets, tuple):
+    if not isinstance(triplets, tuple) or len(triplets) < 3:
         raise TypeError(
             f"draw_neighborhood: triplets must be Triplets or None; got {triplets!r}. Pass what "
             "mine_triplets returns."
@@ -145,6 +154,10 @@ def _check_ends(triplets: Triplets, n: int) -> None:
             f"got {lengths}."
         )
     ends = np.concatenate(triplets[:3])
+    if ends.size and ends.dtype.kind not in "iu":
+        raise TypeError(
+            f"draw_neighborhood: triplets must hold rows, integers; got dtype {ends.dtype}."
+        )
     outside = ends[(ends < 0) | (ends >= n)]
     if outside.size:
         raise ValueError(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -92,6 +93,13 @@ def test_too_large_neighborhood_is_refused(graph):
     assert len(axes.texts) == 4
 
 
+def test_names_in_pandas_are_read_in_order(graph):
+    """By the index, names of other rows were written."""
+    names = pd.Series(np.arange(20) + 100, index=np.arange(20)[::-1])
+    axes = draw_neighborhood(graph, 7, names=names, axes=Figure().subplots())
+    assert axes.texts[0].get_text() == "107"
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
@@ -101,12 +109,20 @@ def test_too_large_neighborhood_is_refused(graph):
         ({"y": [0]}, ValueError, r"y must have shape \(20,\)"),
         ({"affinities": np.eye(3)}, ValueError, r"affinities must have shape \(20, 20\)"),
         ({"names": ["a"]}, ValueError, "names must hold 20 texts, one per row; got 1"),
-        ({"y": [2] * 20, "class_names": ["a"]}, ValueError, "name the labels 0 to 2; got 1 names"),
+        ({"y": [2] * 20, "class_names": ["a"]}, ValueError, "got 1 names and the label 2"),
+        ({"y": [-2] * 20, "class_names": "ab"}, TypeError, "class_names must be a sequence"),
+        ({"y": [-2] * 20, "class_names": [*"ab"]}, ValueError, "got 2 names and the label -2"),
         (
             {"triplets": Triplets(*np.array([[7], [1], [20]]), np.ones(1))},
             ValueError,
             "triplets must be of rows of the graph, from 0 to 19; got row 20",
         ),
+        (
+            {"triplets": Triplets(*np.array([[7.0], [1.0], [2.0]]), np.ones(1))},
+            TypeError,
+            "triplets must hold rows, integers; got dtype float64",
+        ),
+        ({"triplets": ([7], [1])}, TypeError, "triplets must be Triplets or None"),
         ({"graph": np.eye(20)}, TypeError, "graph must be a KNNGraph"),
     ],
 )
