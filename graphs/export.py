@@ -99,10 +99,10 @@ def spreading_kernel(graph: KNNGraph) -> Callable[[Any, Any], sparse.csr_matrix]
     weights = adjacency(check_graph(graph, "spreading_kernel"))
 
     def kernel(X: Any, Y: Any) -> sparse.csr_matrix:
-        if not len(X) == len(Y) == graph.n_samples:
+        if not X.shape[0] == Y.shape[0] == graph.n_samples:  # sparse matrices have no length
             raise ValueError(
-                f"spreading_kernel: rows must be the {graph.n_samples} of the graph; got {len(X)} "
-                f"and {len(Y)}. Fit on those rows and read transduction_."
+                f"spreading_kernel: rows must be the {graph.n_samples} of the graph; got "
+                f"{X.shape[0]} and {Y.shape[0]}. Fit on those rows and read transduction_."
             )
         return sparse.csr_matrix(weights)
 

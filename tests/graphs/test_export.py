@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.semi_supervised import LabelSpreading
 
@@ -67,3 +68,11 @@ def test_cleanlab_gives_same_issues():
     by_graph = valuation.data_shapley_knn(y, knn_graph=cleanlab_graph(knn_graph(X, 6)), k=6)
     by_rows = valuation.data_shapley_knn(y, features=X, k=6, metric="euclidean")
     np.testing.assert_allclose(by_graph, by_rows, atol=1e-12)
+
+
+def test_spreading_kernel_takes_sparse_rows(rng):
+    X = rng.random((30, 3))
+    y = np.where(np.arange(30) < 4, np.arange(30) % 2, -1)
+    kernel = spreading_kernel(knn_graph(X, 4))
+    dense, by_sparse = (LabelSpreading(kernel=kernel).fit(Z, y) for Z in (X, sparse.csr_array(X)))
+    np.testing.assert_array_equal(by_sparse.transduction_, dense.transduction_)
