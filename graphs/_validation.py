@@ -15,7 +15,7 @@ from scipy import sparse
 
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import check_count, without_tensor, working_dtype
+from ssdml.utils.validation import as_array, check_count, working_dtype
 
 ASYMMETRY = 1e-6  # relative to the largest weight: more than float32 rounding leaves
 WEIGHTS_OF = {  # a graph of another kind, by a method: what to pass
@@ -37,7 +37,7 @@ def check_ranking(indices: Any, distances: Any, who: str) -> tuple[Ints, Array]:
 
     O(n k log k) time, in blocks of rows.
     """
-    indices, distances = np.asarray(indices), np.asarray(distances)
+    indices, distances = as_array(indices, who, "indices"), as_array(distances, who, "distances")
     check_numbers(indices, distances, who)
     if indices.ndim != 2 or 0 in indices.shape or distances.shape != indices.shape:
         raise ValueError(
@@ -137,7 +137,7 @@ def check_matrix(matrix: Any, who: str, name: str) -> None:
         raise TypeError(
             f"{who}: {name} must be an array of weights; got {type(matrix).__name__}. Pass {call}."
         )
-    array = matrix if sparse.issparse(matrix) else np.asarray(without_tensor(matrix, who, name))
+    array = matrix if sparse.issparse(matrix) else as_array(matrix, who, name)
     check_real(array, who, name)
     if array.ndim != 2 or array.shape[0] != array.shape[1]:
         raise ValueError(f"{who}: {name} must be square; got shape {array.shape}.")

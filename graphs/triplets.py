@@ -16,7 +16,7 @@ from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.utils.labels import confidences
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import as_generator, check_count, choose
+from ssdml.utils.validation import as_array, as_generator, check_count, choose
 
 BLOCK_ANCHORS = 2**16  # anchors mined at a time
 BLOCK_ROWS = 2**12  # rows whose neighbors are gathered at a time
@@ -394,14 +394,16 @@ Lookup = ArrayLookup | MassLookup
 def affinity_lookup(affinities: Any, n_samples: int, who: str) -> Lookup:
     """Return the lookup for affinities of any kind."""
     if isinstance(affinities, ClassMasses):
-        masses = np.asarray(affinities.masses)
+        masses = as_array(affinities.masses, who, "affinities")
         _check(masses, (n_samples, max(masses.shape[1:2], default=0) or 1), who)
         if masses.min() < 0:
             raise ValueError(
                 f"{who}: affinities must have masses of at least 0; got {masses.min()}."
             )
         return MassLookup(ClassMasses(masses))
-    entries = affinities if sparse.issparse(affinities) else np.asarray(affinities)
+    entries = affinities
+    if not sparse.issparse(affinities):
+        entries = as_array(affinities, who, "affinities")
     _check(entries, (n_samples, n_samples), who)
     return EdgeLookup(entries) if sparse.issparse(entries) else ArrayLookup(entries)
 

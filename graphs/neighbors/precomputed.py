@@ -10,7 +10,7 @@ from scipy import sparse
 
 from ssdml.graphs._validation import check_edges, check_matrix, check_n_neighbors, check_numbers
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import working_dtype
+from ssdml.utils.validation import as_array, working_dtype
 
 WHO = "knn_graph(method='precomputed')"
 SOME_ROWS, SOME_NEIGHBORS = 1000, 10  # that are checked
@@ -85,7 +85,7 @@ def _edges_of_matrix(X: Any) -> Edges:
 
 
 def _edges_of_pair(indices: Any, distances: Any) -> Edges:
-    indices, distances = np.asarray(indices), np.asarray(distances)
+    indices, distances = as_array(indices, WHO, "indices"), as_array(distances, WHO, "distances")
     if indices.ndim != 2 or indices.shape != distances.shape:
         raise ValueError(
             f"{WHO}: indices and distances must share one shape (n, k); "

@@ -27,10 +27,10 @@ from ssdml.utils.parallel import (
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import (
     UNLABELED as UNLABELED,
+    as_array,
     check_labeled,
     check_labels,
     check_number,
-    without_tensor,
     working_dtype,
 )
 
@@ -149,7 +149,7 @@ def propagate_labels(
     if sources is not None:
         sources *= weight
     if start is not None:
-        start = _check_start(np.asarray(start), (len(labels), n_classes))
+        start = _check_start(start, (len(labels), n_classes))
     dtype = dtype_of(graph)
     with threads(count_threads(n_jobs, "propagate_labels")) as pool:
         solution = spread_scores(
@@ -291,7 +291,7 @@ def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:
 
 def _check_evidence(evidence: Any, codes: Ints, n_classes: int) -> Array:
     """Return the evidence with zeros on the labeled rows, if the other rows are distributions."""
-    given = np.asarray(without_tensor(evidence, "propagate_labels", "evidence"))
+    given = as_array(evidence, "propagate_labels", "evidence")
     check_real(given, "propagate_labels", "evidence")
     evidence = given.astype(np.result_type(given, np.float32))
     shape = (len(codes), n_classes)
@@ -314,7 +314,9 @@ def _check_evidence(evidence: Any, codes: Ints, n_classes: int) -> Array:
     return evidence
 
 
-def _check_start(start: Array, shape: tuple[int, int]) -> Array:
+def _check_start(start: Any, shape: tuple[int, int]) -> Array:
+    start = as_array(start, "propagate_labels", "start")
+    check_real(start, "propagate_labels", "start")
     if start.shape != shape:
         raise ValueError(
             f"propagate_labels: start must have shape {shape}, a row for each row of the graph "
@@ -359,7 +361,7 @@ def class_shares(
     if isinstance(class_prior, str):
         names = "'labeled', 'uniform'" + ", 'estimate'" * (who == "propagate_labels")
         raise ValueError(f"{who}: class_prior must be {names} or an array; got {class_prior!r}.")
-    given = np.asarray(class_prior)
+    given = as_array(class_prior, who, "class_prior")
     check_real(given, who, "class_prior")
     prior = given.astype(np.float64)
     if prior.shape != (n_classes,) or not (np.isfinite(prior) & (prior > 0)).all():

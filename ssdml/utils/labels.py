@@ -165,7 +165,7 @@ def as_column(y: Any, who: str, name: str = "y") -> Array:
     elif isinstance(y, list | tuple):
         values = _of_list(y)
     else:
-        values = as_array(without_tensor(y, who, name), who, name)
+        values = as_array(y, who, name)
     if values.dtype.kind == "S":
         try:
             values = np.char.decode(values, "utf-8")

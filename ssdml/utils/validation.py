@@ -123,10 +123,11 @@ def is_table(X: Any) -> bool:
 
 
 def as_array(X: Any, who: str, name: str) -> npt.NDArray[Any]:
-    """Convert lists and arrays of other libraries, by ``__array__`` or else by DLPack.
+    """Convert lists, tensors and arrays of other libraries, by ``__array__`` or else by DLPack.
 
     Shorter numbers that NumPy lacks, such as bfloat16 of JAX, become float32.
     """
+    X = without_tensor(X, who, name)
     try:
         by_dlpack = hasattr(X, "__dlpack__") and not hasattr(X, "__array__")
         table = np.from_dlpack(X) if by_dlpack else np.asarray(X)

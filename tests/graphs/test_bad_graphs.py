@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.figure import Figure
 from scipy import sparse
 
@@ -16,6 +17,7 @@ from ssdml.graphs import (
     draw_neighborhood,
     graph_modes,
     knn_graph,
+    laplacian,
     mine_triplets,
     propagate_affinities,
     propagate_labels,
@@ -307,3 +309,43 @@ def test_pairs_of_rows_need_64_bits():
     edges = EdgeLookup(sparse.csr_array(([1.0, 2.0], ([1, 42950], [5, 67301])), shape=(n, n)))
     found = edges.values(rows, np.array([5, 67301, 5], np.int32))
     np.testing.assert_array_equal(found, [1.0, 2.0, 0.0])
+
+
+TENSOR = torch.ones(N, 2, requires_grad=True)
+RAGGED = [[0.5], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda value: propagate_labels(GRAPH, Y, start=value),
+        lambda value: propagate_labels(GRAPH, Y, evidence=value / 2),
+        lambda value: propagate_labels(GRAPH, Y, class_prior=value[0] / 2),
+        lambda value: mine_triplets(GRAPH, ClassMasses(value / 2), strategy="neighborhood"),
+        lambda value: KNNGraph(GRAPH.indices[:, :2], value),
+        lambda value: knn_graph((GRAPH.indices[:, :2], value), 2, method="precomputed"),
+    ],
+)
+def test_tensors_with_gradients_are_read(call):
+    call(TENSOR)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda value: propagate_labels(GRAPH, Y, start=value), "start"),
+        (lambda value: propagate_labels(GRAPH, Y, class_prior=value), "class_prior"),
+        (lambda value: mine_triplets(GRAPH, value), "affinities"),
+        (lambda value: KNNGraph(value, value), "indices"),
+        (lambda value: knn_graph((value, value), 1, method="precomputed"), "indices"),
+        (laplacian, "adjacency"),
+    ],
+)
+def test_lists_of_several_lengths_are_named(call, name):
+    with pytest.raises(ValueError, match=f": {name} must have rows of one length"):
+        call(RAGGED)
+
+
+def test_start_of_text_is_named():
+    with pytest.raises(TypeError, match="propagate_labels: start must hold real numbers"):
+        propagate_labels(GRAPH, Y, start=np.full((N, 2), "a"))
