@@ -98,6 +98,10 @@ def _column_classes(
     columns = found if classes is None else as_labels(classes, who, "classes")
     if classes is not None:
         check_same_kind(columns, found, who, ("classes", "y"))
+        if len(set(columns.tolist())) < len(columns):
+            raise ValueError(
+                f"{who}: classes must differ; got {columns.tolist()}. Pass model.classes_."
+            )
     if len(columns) == n_columns:
         return columns
     numbers = np.arange(n_columns)

@@ -57,6 +57,11 @@ def retrieval_scores(
                 "Pass (rows, codes)."
             )
         rows = check_rows(gallery[0], who, "gallery[0]")
+        if rows.shape[1] != embeddings.shape[1]:
+            raise ValueError(
+                f"{who}: gallery must have the {embeddings.shape[1]} columns of embeddings; got "
+                f"{rows.shape[1]}."
+            )
         gallery = rows, check_codes(gallery[1], len(rows), who, "gallery[1]", least=UNLABELED)
     searched, classes = (embeddings, codes) if gallery is None else gallery
     # Codes may be ids of any size; here they index counts.

@@ -217,8 +217,8 @@ def triplet_purity(triplets: Any, y: npt.ArrayLike) -> dict[str, float] | None:
     rows = np.stack([triplets.anchor, triplets.positive, triplets.negative])
     if rows.size and not 0 <= rows.min() <= rows.max() < len(codes):
         raise ValueError(
-            f"triplet_purity: y must have a label for each row that triplets name, up to "
-            f"{rows.max()}; got {len(codes)}."
+            f"triplet_purity: triplets must be of the rows of y, from 0 to {len(codes) - 1}; got "
+            f"rows from {rows.min()} to {rows.max()}. Pass the labels of all rows of the graph."
         )
     ends = codes[rows]
     anchor, positive, negative = ends

@@ -90,3 +90,9 @@ def test_probabilities_of_one_class_need_a_second_column():
     message = r"a column per class; got shape \(2,\)\. .* pass numpy\.column_stack\(\[1 - p, p\]\)"
     with pytest.raises(ValueError, match=message):
         calibration_error([0.2, 0.9], [0, 1])
+
+
+def test_classes_of_columns_must_differ():
+    """Columns of one name gave a number as if both were right."""
+    with pytest.raises(ValueError, match=r"classes must differ; got \['a', 'a'\]"):
+        calibration_error([[0.5, 0.5]] * 2, ["a", "b"], classes=["a", "a"])

@@ -122,3 +122,8 @@ def test_command_line_searches_gallery(searched, tmp_path):
 def test_bad_gallery_is_refused(gallery, message):
     with pytest.raises(ValueError, match=message):
         evaluate([[0.0, 1.0], [1.0, 1.0]], [0, 0], gallery=gallery)
+
+
+def test_gallery_of_other_columns_is_refused():
+    with pytest.raises(ValueError, match="gallery must have the 3 columns of embeddings; got 2"):
+        ranking.retrieval_scores(np.eye(3), [0, 0, 1], 1, gallery=(np.eye(2), [0, 1]))

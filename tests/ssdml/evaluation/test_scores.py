@@ -463,3 +463,9 @@ def test_purity_leaves_out_every_mark_of_no_label(rng):
 def test_triplets_without_labels_have_no_purity(rng):
     assert triplet_purity(triplets(rng, 5, 10), np.full(5, -1)) is None
     assert triplet_purity(triplets(rng, 5, 0), np.zeros(5)) is None
+
+
+def test_triplets_of_rows_below_zero_are_named():
+    triplets = SimpleNamespace(anchor=[0], positive=[-1], negative=[2], weight=[1.0])
+    with pytest.raises(ValueError, match="of y, from 0 to 2; got rows from -1 to 2"):
+        triplet_purity(triplets, [0, 0, 1])
