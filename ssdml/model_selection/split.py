@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from ssdml.evaluation.scores import evaluate, is_embedding_score
-from ssdml.utils.labels import encode_partial_labels
+from ssdml.utils.labels import encode_labels
 from ssdml.utils.typing import Ints
 from ssdml.utils.validation import UNLABELED, choose
 
@@ -78,7 +78,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
             raise ValueError(
                 "SemiSupervisedSplit: y must not be None. Pass labels, -1 where unlabeled."
             )
-        codes, _ = encode_partial_labels(y)
+        codes, _ = encode_labels(y, "SemiSupervisedSplit")
         if X is not None and len(codes) != _num_samples(X):
             raise ValueError(
                 f"SemiSupervisedSplit: y must have n_samples = {_num_samples(X)} entries; got "
@@ -139,7 +139,7 @@ class LabeledScorer:
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Score a fitted estimator on the labeled samples."""
-        codes, classes = encode_partial_labels(y)
+        codes, classes = encode_labels(y, "labeled_scorer")
         rows = np.flatnonzero(codes != UNLABELED)
         if len(rows) == 0:
             raise ValueError(

@@ -332,3 +332,11 @@ def test_groups_are_routed_to_the_split(rng):
         cross_validate(model, y[:, None], y, **options)
     for train, test in zip(*(found["indices"][part] for part in ("train", "test")), strict=True):
         assert not set(groups[train]) & set(groups[test])
+
+
+def test_errors_about_labels_name_the_splitter_and_the_scorer():
+    y = np.zeros((4, 1), int)
+    with pytest.raises(ValueError, match=r"^SemiSupervisedSplit: y must have one dimension"):
+        next(SemiSupervisedSplit(2).split(np.zeros((4, 1)), y))
+    with pytest.raises(ValueError, match=r"^labeled_scorer: y must have one dimension"):
+        labeled_scorer()(None, np.zeros((4, 1)), y)
