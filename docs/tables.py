@@ -122,6 +122,9 @@ METRIC_SETS = {  # of examples/metric_parts.py
     "digits": "digits",
     "digits-4-columns": "digits, 4 columns",
     "caltech101": "Caltech-101",
+    "fashion_mnist": "Fashion-MNIST",
+    "fashion_mnist-network": "Fashion-MNIST, network",
+    "cifar10-network": "CIFAR-10, network",
 }
 COMPARED = ("input", "logistic", "knn", "label-spreading", "poisson", "ssdml")  # on photographs
 
