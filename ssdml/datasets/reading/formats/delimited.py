@@ -45,6 +45,7 @@ REMARK = "#"  # begins a line above the header
 ESCAPED = re.compile(rb'(?:^|[,;\t|\n])"[^"\n]*\\"(?=[^",;\t|\r\n])')  # a quote within quotes
 # A header whose names are in single quotes, and double and single quotes for each other.
 SINGLE = re.compile(rb"(?:'[^'\"\r\n]*'[,;\t|])+'[^'\"\r\n]*'[\r\n]")
+IN_SINGLE = "cells are in single quotes"  # a note
 SWAPPED = bytes.maketrans(b"'\"", b"\"'")
 QUOTED = re.compile(rb'(?:^|[\t\n])"([^\t\r\n]*)')  # a cell that begins with a quote: what follows
 WITH_QUOTES = re.compile(rb'[^\t\r\n]*"[^\t\r\n]*')  # a cell between tabs
@@ -143,7 +144,6 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         return headed(path, cells, place, ("attributes of Weka",), ",", names)
     if RULED.match(content):
         content = DRAWN.sub(b"", content)
-    in_single = SINGLE.match(content) is not None
     content, notes_on_quotes = _with_usual_quotes(content)
     layout, content = _layout(content, declared and declared[1].decode())
     n_above = layout.n_above + int(declared is not None)
@@ -156,7 +156,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
             f"{path}, {place(cells.num_rows - 1)}: a quote is not closed; got {last[:40]!r}. Close "
             "it, or write two quotes for one in a text."
         )
-    if in_single:
+    if IN_SINGLE in notes_on_quotes:
         cells = _with_quotes_swapped(cells)
     notes = [f"lines above the header left out: {layout.n_above}"] * (layout.n_above > 0)
     if layout.separator in ";| " or (layout.separator == "\t" and ".csv" in path.suffixes):
@@ -184,7 +184,7 @@ def _with_usual_quotes(content: bytes) -> tuple[bytes, list[str]]:
         notes.append("quotes follow backslashes")
     if SINGLE.match(content):
         content = content.translate(SWAPPED)
-        notes.append("cells are in single quotes")
+        notes.append(IN_SINGLE)
     if _has_plain_quotes(content):
         content = WITH_QUOTES.sub(lambda c: b'"' + c[0].replace(b'"', b'""') + b'"', content)
         notes.append("quotes are part of the texts")
