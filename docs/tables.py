@@ -94,7 +94,8 @@ KEPT = {  # networks of the published method
     f"{PUBLISHED}[{BEST}]": "best of 50 epochs",
     f"{PUBLISHED}[epochs=10;{BEST}]": "best of 10 epochs",
     f"{PUBLISHED}[epochs=10;orthogonal=false;{BEST}]": "best of 10 epochs, L not orthonormal",
-    PUBLISHED: "last of 50 epochs",
+    f"{PUBLISHED}[keep=last;{BEST}]": "last of 50 epochs",
+    PUBLISHED: "last of 50 epochs on all training images",
 }
 
 TRUNKS = ("frozen", "fine-tuned")

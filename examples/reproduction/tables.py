@@ -84,7 +84,8 @@ def reproduce(
         choices=("last", "best", "both"),
         default="last",
         help="network of the last epoch, or the best by R@1 on 15%% of the training images of "
-        "each class with their true labels, as in the paper; both: a row each",
+        "each class with their true labels, as in the paper; both: a row each, trained without "
+        "these images",
     )
     parser.add_argument(
         "--tune",

@@ -23,11 +23,12 @@ FRACTION = 0.15  # of the training images of each class
 FIXED = ("initial",)  # nothing is chosen
 
 
-class BestByValidation(OfImages):
-    """A deep method whose network and setting have the highest R@1 on validation images.
+class WithoutValidation(OfImages):
+    """A deep method that trains without the images that choose its network and setting.
 
-    These are 15% of the training images of each class, with their true labels, as in Dutta et
-    al. (2021); unlabeled ones, and the method does not train on them.
+    The validation images are 15% of the training images of each class, as in Dutta et al. (2021):
+    unlabeled ones, with their true labels. The network and setting with the highest R@1 on them
+    are kept.
 
     Parameters
     ----------
@@ -35,8 +36,8 @@ class BestByValidation(OfImages):
     item_shape : tuple of int
     dataset : Dataset
     budget : Budget
-    settings : list of dict
-        Parameters to choose from.
+    settings : list of dict, or None
+        Parameters to choose from. None: keep the last network, trained on the same images.
     random_state : int
         The seed of the split.
     """
@@ -47,7 +48,7 @@ class BestByValidation(OfImages):
         item_shape: tuple[int, ...],
         dataset: Dataset,
         budget: Budget,
-        settings: Settings,
+        settings: Settings | None,
         random_state: int,
     ) -> None:
         super().__init__(estimator, item_shape)
@@ -57,12 +58,14 @@ class BestByValidation(OfImages):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array) -> Self:
-        """Fit every setting, and keep the best."""
+        """Fit every setting, and keep the best; or fit, and keep the last network."""
         split = label_scarce_split(self.dataset, self.budget, seed=self.random_state)
         truth = self.dataset.y[split.train]
         held_out = validation_rows(truth, y, FRACTION, self.random_state)
         images = self.prepare(X)
         others = np.setdiff1d(np.arange(len(X)), held_out)
+        if self.settings is None:
+            return super().fit(X[others], y[others])
         best = -np.inf
         for setting in self.settings:
             model = clone(self.estimator).set_params(validation_fraction=FRACTION, **setting)
@@ -113,7 +116,8 @@ def chosen_methods(
         Makes a factory of a name and `known`.
     dataset, budget
     keep : {"last", "best", "both"}
-        Which networks; methods without a network have one row.
+        Which networks; methods without a network have one row. With "both", neither is trained on
+        the validation images.
     tune : bool
         Choose among the six settings of :mod:`ssdml.experiments.methods.tuning`, too.
     """
@@ -121,28 +125,29 @@ def chosen_methods(
     for name in methods:
         factory = with_parameters(name, known)
         method, parameters = parse_method(name)
-        is_deep = method in DEEP_METHODS and method not in FIXED
-        if keep != "best" or not is_deep:
+        if keep == "last" or method not in DEEP_METHODS or method in FIXED:
             found[name] = factory
-        if keep == "last" or not is_deep:
             continue
+        held_out = parameters | {"validation_fraction": str(FRACTION)}
+        if keep == "both":
+            last = format_method(method, {"keep": "last"} | held_out)
+            found[last] = partial(_by_validation, factory, dataset, budget, None)
         settings = GRIDS[method] if tune and method in GRIDS else [{}]
-        chosen = {"validation_fraction": str(FRACTION)}
-        chosen |= {"settings": str(len(settings))} if tune else {}
-        found[format_method(method, parameters | chosen)] = partial(
-            _best_by_validation, factory, dataset, budget, settings
+        chosen = {"settings": str(len(settings))} if tune else {}
+        found[format_method(method, held_out | chosen)] = partial(
+            _by_validation, factory, dataset, budget, settings
         )
     return found
 
 
-def _best_by_validation(
+def _by_validation(
     factory: Factory,
     dataset: Dataset,
     budget: Budget,
-    settings: Settings,
+    settings: Settings | None,
     random_state: int,
     n_jobs: int | None,
 ) -> Compared:
     model: Any = factory(random_state, n_jobs)
     options = dataset, budget, settings, random_state
-    return BestByValidation(model.estimator, model.item_shape, *options)
+    return WithoutValidation(model.estimator, model.item_shape, *options)

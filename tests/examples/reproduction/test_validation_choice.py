@@ -5,7 +5,7 @@ from __future__ import annotations
 import explain_published
 import numpy as np
 import pytest
-from reproduction.validation import BestByValidation, chosen_methods, validation_rows
+from reproduction.validation import WithoutValidation, chosen_methods, validation_rows
 
 from ssdml.datasets import Budget, Dataset, label_scarce_split
 from ssdml.experiments.methods.base import with_parameters
@@ -33,7 +33,7 @@ def test_the_best_setting_and_epoch_by_validation_are_kept(toy):
     split = label_scarce_split(toy, budget, seed=1)
     settings = [{"learning_rate": 1e-9}, {"learning_rate": 0.05}]
     estimator = small_published_model(partition_size=80, dampening=0.0)
-    model = BestByValidation(estimator, (8, 8), toy, budget, settings, 1)
+    model = WithoutValidation(estimator, (8, 8), toy, budget, settings, 1)
     y = split.partial_labels(toy.y)
     model.fit(toy.X[split.train], y)
     scores = {}
@@ -53,6 +53,17 @@ def test_the_best_setting_and_epoch_by_validation_are_kept(toy):
     assert model.transform(toy.X[split.test]).shape == (len(split.test), 16)
 
 
+def test_the_last_network_is_that_of_the_training_whose_best_is_kept(toy):
+    split = label_scarce_split(toy, Budget(3), seed=1)
+    X, y = toy.X[split.train], split.partial_labels(toy.y)
+    estimator = small_published_model(partition_size=80, dampening=0.0)
+    last = WithoutValidation(estimator, (8, 8), toy, Budget(3), None, 1).fit(X, y)
+    best = WithoutValidation(estimator, (8, 8), toy, Budget(3), [{}], 1).fit(X, y)
+    for ours, theirs in zip(last.estimator_.history_, best.estimator_.history_, strict=True):
+        assert ours["losses"] == theirs["losses"]
+    assert "R@1 per epoch" not in last.estimator_.history_[0]
+
+
 @pytest.mark.parametrize(
     ("keep", "tune", "names"),
     [
@@ -63,7 +74,7 @@ def test_the_best_setting_and_epoch_by_validation_are_kept(toy):
             True,
             [
                 "input",
-                "deep-lrml[decay=0.9]",
+                "deep-lrml[keep=last;decay=0.9;validation_fraction=0.15]",
                 "deep-lrml[decay=0.9;validation_fraction=0.15;settings=6]",
             ],
         ),
@@ -79,7 +90,7 @@ def test_rows_last_and_best(toy, keep, tune, names):
     assert list(found) == names
     if keep != "last":
         model = found[names[-1]](4, None)
-        assert isinstance(model, BestByValidation)
+        assert isinstance(model, WithoutValidation)
         assert (model.estimator.decay, model.random_state) == (0.9, 4)
         assert len(model.settings) == (6 if tune else 1)
 
