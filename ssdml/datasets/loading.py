@@ -46,10 +46,10 @@ def load_dataset(
     Parameters
     ----------
     name_or_path : str or Path
-        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``cifar10``, ``banking77``;
-        ``caltech101`` (its features); ``caltech101_images``, ``cub`` (CUB-200-2011), ``cars``
-        (Cars-196), ``sop`` (Stanford Online Products) and ``inshop``, whose images stay in their
-        files and whose test classes differ; or
+        ``digits`` (scikit-learn's), ``mnist``, ``fashion_mnist``, ``kmnist``, ``cifar10``,
+        ``cifar100``, ``svhn``, ``banking77``; ``caltech101`` (its features); ``caltech101_images``,
+        ``cub`` (CUB-200-2011), ``cars`` (Cars-196), ``sop`` (Stanford Online Products) and
+        ``inshop``, whose images stay in their files and whose test classes differ; or
 
         - a table: ``.csv``, ``.tsv`` and other text with separators, ``.arff``, ``.parquet``,
           ``.feather``, ``.arrow``, ``.jsonl``, ``.json``, ``.xlsx``; text may be compressed
@@ -61,6 +61,8 @@ def load_dataset(
           ``name_y.npy``;
         - a folder (or .zip) of class folders of images, those without a label in ``unlabeled`` or
           beside these folders, optionally below ``train`` and ``test``;
+        - a folder of files in the format of MNIST (``train-images-idx3-ubyte.gz``, ...) or of
+          CIFAR in Python, or such a file of images with its labels beside it;
         - a folder that Hugging Face's datasets saved, or of tables called train and test; one with
           ``{train,test}_{X,y}.npy`` and, for samples computed from texts,
           ``{train,test}_text.txt``, one per line.

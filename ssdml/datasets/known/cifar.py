@@ -1,4 +1,4 @@
-"""Reader of CIFAR-10's pickled batches, by their opcodes: nothing that a file names is called."""
+"""Reader of CIFAR's pickled batches, by their opcodes: nothing that a file names is called."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ class Made(NamedTuple):
     state: list[Any]  # at most one entry
 
 
-def read_cifar_batches(folder: Path) -> RawItems:
+def read_cifar10(folder: Path) -> RawItems:
     """Read ``cifar-10-batches-py``: five training batches, a test batch, the class names."""
-    path = folder / "batches.meta"
-    names = _content(path, b"label_names")[b"label_names"]
-    if not (isinstance(names, list) and all(isinstance(name, bytes | str) for name in names)):
-        raise ValueError(f"{path}: label_names must be a list of names; got {_brief(names)}.")
-    try:
-        texts = [name if isinstance(name, str) else name.decode() for name in names]
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: label_names must be text in UTF-8 ({error}).") from error
-    classes = np.array(texts)
-    train = [_batch(folder / f"data_batch_{i}", classes) for i in range(1, 6)]
+    meta = folder / "batches.meta"
+    train = [_batch(folder / f"data_batch_{i}", meta) for i in range(1, 6)]
     joined = RawItems(
         np.concatenate([batch.items for batch in train]),
         np.concatenate([batch.labels for batch in train]),
         None,
     )
-    return stack_splits(joined, _batch(folder / "test_batch", classes))
+    return stack_splits(joined, _batch(folder / "test_batch", meta))
 
 
-def _batch(path: Path, classes: npt.NDArray[Any]) -> RawItems:
-    content = _content(path, b"data", b"labels")
+def read_cifar100(folder: Path) -> RawItems:
+    """Read ``cifar-100-python``: training and test images, the names of the 100 classes."""
+    meta = folder / "meta"
+    return stack_splits(*(_batch(folder / part, meta, "fine_") for part in ("train", "test")))
+
+
+def _batch(path: Path, meta: Path, kind: str = "") -> RawItems:
+    """Read images, and their labels of a kind as names."""
+    classes = _class_names(meta, f"{kind}label_names")
+    content = _content(path, b"data", f"{kind}labels".encode())
     try:
         pixels = _array(content[b"data"])
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a batch of CIFAR ({error}).") from error
-    codes = _codes(path, content[b"labels"], len(classes))
+    codes = _codes(path, content[f"{kind}labels".encode()], meta.name, len(classes))
     if pixels.ndim != 2 or pixels.shape[1] != PIXELS or len(codes) != len(pixels):
         raise ValueError(
             f"{path}: must hold rows of {PIXELS} bytes and a label for each; "
@@ -77,13 +77,23 @@ def _batch(path: Path, classes: npt.NDArray[Any]) -> RawItems:
     return RawItems(images, classes[codes], None)
 
 
-def _codes(path: Path, labels: Any, n_classes: int) -> Ints:
+def _class_names(path: Path, key: str) -> npt.NDArray[Any]:
+    names = _content(path, key.encode())[key.encode()]
+    if not (isinstance(names, list) and all(isinstance(name, bytes | str) for name in names)):
+        raise ValueError(f"{path}: {key} must be a list of names; got {_brief(names)}.")
+    try:
+        return np.array([name if isinstance(name, str) else name.decode() for name in names])
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {key} must be text in UTF-8 ({error}).") from error
+
+
+def _codes(path: Path, labels: Any, meta: str, n_classes: int) -> Ints:
     if not (isinstance(labels, list) and all(type(label) is int for label in labels)):
         raise ValueError(f"{path}: labels must be a list of integers; got {_brief(labels)}.")
     wrong = [place for place, label in enumerate(labels) if not 0 <= label < n_classes]
     if wrong:
         raise ValueError(
-            f"{path}: labels must be from 0 to {n_classes - 1}, as batches.meta names {n_classes} "
+            f"{path}: labels must be from 0 to {n_classes - 1}, as {meta} names {n_classes} "
             f"classes; got {_brief(labels[wrong[0]])} for image {wrong[0]}. Download it again."
         )
     return np.array(labels, dtype=np.int64)

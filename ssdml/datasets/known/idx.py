@@ -1,10 +1,12 @@
-"""Reader of IDX files, the format of MNIST and Fashion-MNIST."""
+"""Reader of IDX files, the format of MNIST and data sets in its place."""
 
 from __future__ import annotations
 
 import gzip
 import math
+import re
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +19,49 @@ from ssdml.utils.files import check_memory, check_regular, open_regular, refuse_
 IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-def read_idx_folder(folder: Path) -> RawItems:
-    """Read the four IDX files of MNIST or Fashion-MNIST, gzipped or plain."""
+IMAGES = re.compile(r"(.+)-images[-.]idx3-ubyte(\.gz)?")
+TEST_PARTS = ("test", "t10k")
+
+
+def read_idx_folder(folder: Path, parts: Sequence[str] = ("train", "t10k")) -> RawItems:
+    """Read the IDX files of training and test images, or of one part, gzipped or plain."""
     splits = []
-    for prefix in ("train", "t10k"):
-        images = read_idx(_idx_file(folder, f"{prefix}-images-idx3-ubyte"), n_axes=3)
-        path = _idx_file(folder, f"{prefix}-labels-idx1-ubyte")
+    for part in parts:
+        images = read_idx(_idx_file(folder, f"{part}-images", "idx3-ubyte"), n_axes=3)
+        path = _idx_file(folder, f"{part}-labels", "idx1-ubyte")
         labels = read_idx(path, n_axes=1)
         if len(labels) != len(images):
             raise ValueError(f"{path}: must hold {len(images)} labels; got {len(labels)}.")
         splits.append(RawItems(images, labels.astype(np.int64), None))
-    return stack_splits(*splits)
+    return stack_splits(*splits) if len(splits) > 1 else splits[0]
 
 
-def _idx_file(folder: Path, name: str) -> Path:
-    for path in (folder / f"{name}.gz", folder / name):
-        if path.is_file():
-            return path
-    raise FileNotFoundError(f"{folder / name}[.gz] is missing.")
+def idx_parts(folder: Path) -> list[str]:
+    """Name the parts of a folder of IDX files: that of training images, and of test images if any.
+
+    Raises
+    ------
+    ValueError
+        If there are several of a kind.
+    """
+    matches = (IMAGES.fullmatch(path.name) for path in folder.iterdir())
+    names = sorted({match[1] for match in matches if match})
+    tests = [name for name in names if name.endswith(TEST_PARTS)]
+    trains = [name for name in names if name not in tests]
+    if max(len(tests), len(trains)) > 1:
+        raise ValueError(
+            f"{folder}: must hold one data set; got images of {', '.join(names)}. Name one of the "
+            "files of images, or move one data set into a folder of its own."
+        )
+    return trains + tests
+
+
+def _idx_file(folder: Path, name: str, kind: str) -> Path:
+    for written in (f"{name}-{kind}", f"{name}.{kind}"):
+        for path in (folder / f"{written}.gz", folder / written):
+            if path.is_file():
+                return path
+    raise FileNotFoundError(f"{folder / name}-{kind}[.gz] is missing.")
 
 
 def read_idx(path: Path, n_axes: int) -> npt.NDArray[Any]:

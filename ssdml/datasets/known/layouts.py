@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ssdml.datasets.base import RawItems
-from ssdml.datasets.known.cifar import read_cifar_batches
+from ssdml.datasets.known.cifar import read_cifar10, read_cifar100
 from ssdml.datasets.known.fine_grained import (
     read_caltech101,
     read_cars,
@@ -21,6 +21,7 @@ from ssdml.datasets.known.fine_grained import (
     read_sop,
 )
 from ssdml.datasets.known.idx import read_idx_folder
+from ssdml.datasets.known.svhn import read_svhn
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair
 from ssdml.datasets.reading.image_folders import read_image_zip
 from ssdml.utils.files import open_regular, read_text
@@ -44,9 +45,12 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
     "mnist": (Layout("MNIST/raw", read_idx_folder, _IDX),),
     "fashion_mnist": (Layout("FashionMNIST/raw", read_idx_folder, _IDX),),
     "cifar10": (
-        Layout("cifar-10-batches-py", read_cifar_batches, "batches.meta, data_batch_1, ..."),
+        Layout("cifar-10-batches-py", read_cifar10, "batches.meta, data_batch_1, ..."),
         Layout("cifar10/cifar10-images.zip", read_image_zip, "{train,test}/class/image inside"),
     ),
+    "kmnist": (Layout("KMNIST/raw", read_idx_folder, _IDX),),
+    "cifar100": (Layout("cifar-100-python", read_cifar100, "meta, train and test"),),
+    "svhn": (Layout("svhn", read_svhn, "{train,test}_32x32.mat"),),
     "banking77": (Layout("banking77", read_npy_folder, "{train,test}_{X,y}.npy"),),
     "caltech101": (Layout("caltech101/X.npy", read_npy_pair, "features, with y.npy"),),
     "caltech101_images": tuple(

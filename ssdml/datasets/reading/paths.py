@@ -12,6 +12,7 @@ import numpy as np
 
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_names import as_relative, find_images, is_image_name
+from ssdml.datasets.known.formats import read_idx_pair, read_published_format
 from ssdml.datasets.pixels import is_hidden
 from ssdml.datasets.reading.arrays import (
     NPY_FILES,
@@ -104,6 +105,8 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
         if zipped is not None:
             return read_rows(zipped, choice)
         return read_image_zip(path, needs_label=choice.needs_label)
+    if (images := read_idx_pair(path)) is not None:
+        return images
     if table_suffix(path) is None:
         way_out = WAYS_OUT.get(suffix, "Save it as one of these, or rename it if it is one")
         raise ValueError(
@@ -128,6 +131,8 @@ def _read_folder(folder: Path, choice: Choice, encoding: str | None) -> RawItems
         )
     visible = (p for p in found if not is_hidden(p.relative_to(folder).as_posix()))
     files = [p for p in visible if p.is_file()]
+    if (raw := read_published_format(folder, files)) is not None:
+        return raw
     sentences = [p for p in files if USER_SAYS.fullmatch(p.name)]
     tables = [p for p in files if table_suffix(p) and p not in sentences]
     reason = "no sentences, in a folder of Dialogflow" if sentences else None

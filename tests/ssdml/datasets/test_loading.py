@@ -206,8 +206,9 @@ def test_status_lists_found_and_missing_data_sets(tmp_path):
     write_mnist(tmp_path)
     status = {entry.name: entry for entry in dataset_status(data_dir=tmp_path)}
     assert list(status) == list(datasets.LAYOUTS)
-    assert list(status)[:5] == ["digits", "mnist", "fashion_mnist", "cifar10", "banking77"]
-    assert list(status)[5:] == ["caltech101", "caltech101_images", "cub", "cars", "sop", "inshop"]
+    assert list(status)[:4] == ["digits", "mnist", "fashion_mnist", "cifar10"]
+    assert list(status)[4:8] == ["kmnist", "cifar100", "svhn", "banking77"]
+    assert list(status)[8:] == ["caltech101", "caltech101_images", "cub", "cars", "sop", "inshop"]
     assert {name for name, entry in status.items() if entry.available} == {"digits", "mnist"}
     assert status["mnist"].path == tmp_path / "MNIST" / "raw"
     assert "cifar-10-batches-py" in status["cifar10"].note

@@ -9,7 +9,8 @@ import struct
 import numpy as np
 import pytest
 
-from ssdml.datasets.known.cifar import MOST_OPCODES, read_cifar_batches, read_pickle
+from ssdml.datasets import load_dataset
+from ssdml.datasets.known.cifar import MOST_OPCODES, read_cifar10, read_pickle
 
 
 def write_cifar(folder, rng, **changes):
@@ -26,7 +27,7 @@ def test_cifar_batches_are_read_channels_last(tmp_path, rng):
     write_cifar(tmp_path, rng, **{})
     first = {b"data": pixels.reshape(3, 3072), b"labels": [2, 0, 1]}
     (tmp_path / "data_batch_1").write_bytes(pickle.dumps(first, protocol=2))
-    raw = read_cifar_batches(tmp_path)
+    raw = read_cifar10(tmp_path)
     assert raw.items.shape == (18, 32, 32, 3)
     assert raw.items[0, 5, 7].tolist() == [0, 200, 0]
     assert raw.labels[:3].tolist() == ["cat", "airplane", "bird"]
@@ -38,7 +39,36 @@ def test_python_2_pickle_is_read(tmp_path, rng):
     for path in tmp_path.iterdir():  # where numpy 1 kept it, as in the published files
         old = path.read_bytes().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
         path.write_bytes(old)
-    assert read_cifar_batches(tmp_path).items.shape == (18, 32, 32, 3)
+    assert read_cifar10(tmp_path).items.shape == (18, 32, 32, 3)
+
+
+@pytest.mark.parametrize("as_path", [True, False])
+def test_cifar100_has_its_fine_classes(tmp_path, rng, as_path):
+    folder = tmp_path / "cifar-100-python"
+    folder.mkdir()
+    names = {b"fine_label_names": [b"apple", b"bear", b"rose"], b"coarse_label_names": [b"x"]}
+    (folder / "meta").write_bytes(pickle.dumps(names, protocol=2))
+    pixels = rng.integers(0, 256, (7, 3, 32, 32), dtype=np.uint8)
+    for part, rows in (("train", slice(4)), ("test", slice(4, 7))):
+        fine, images = [2, 0, 1, 2, 0, 1, 2][rows], pixels[rows].reshape(-1, 3072)
+        batch = {b"data": images, b"fine_labels": fine, b"coarse_labels": [0] * len(fine)}
+        (folder / part).write_bytes(pickle.dumps(batch, protocol=2))
+    where = (folder,) if as_path else ("cifar100",)
+    data = load_dataset(*where, data_dir=tmp_path)
+    assert data.class_names == ("apple", "bear", "rose")
+    assert data.y.tolist() == [2, 0, 1, 2, 0, 1, 2]
+    assert data.test.tolist() == [False] * 4 + [True] * 3
+    expected = pixels.transpose(0, 2, 3, 1).reshape(7, -1) / np.float32(255)
+    np.testing.assert_array_equal(data.X, expected)
+
+
+def test_a_folder_of_batches_is_read_by_its_path(tmp_path, rng):
+    write_cifar(tmp_path, rng)
+    (tmp_path / "readme.html").write_text("<h1>CIFAR-10</h1>")
+    data = load_dataset(tmp_path)
+    assert (len(data.y), data.item_shape, data.test.sum()) == (18, (32, 32, 3), 3)
+    assert data.class_names == ("airplane", "bird", "cat")
+    assert "samples: 18 images of 32 x 32 pixels" in str(data.summary)
 
 
 class Malicious:
@@ -51,7 +81,7 @@ def test_pickle_that_runs_code_raises(tmp_path, rng, monkeypatch):
     write_cifar(tmp_path, rng)
     (tmp_path / "data_batch_3").write_bytes(pickle.dumps(Malicious()))
     with pytest.raises(ValueError, match=r"data_batch_3: not a batch .*contains \w+\.mkdir"):
-        read_cifar_batches(tmp_path)
+        read_cifar10(tmp_path)
     assert not (tmp_path / "pwned").exists()
 
 
@@ -60,15 +90,15 @@ def test_damaged_and_missing_batches_are_named(tmp_path, rng):
     path = tmp_path / "data_batch_2"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match="data_batch_2: not a batch of CIFAR"):
-        read_cifar_batches(tmp_path)
+        read_cifar10(tmp_path)
     path.unlink()
     with pytest.raises(FileNotFoundError, match="data_batch_2 is missing"):
-        read_cifar_batches(tmp_path)
+        read_cifar10(tmp_path)
     write_cifar(tmp_path, rng)
     short = {b"data": np.zeros((3, 3072), dtype=np.uint8), b"labels": [0]}
     path.write_bytes(pickle.dumps(short, protocol=2))
     with pytest.raises(ValueError, match=r"data_batch_2: must hold rows of 3072 bytes"):
-        read_cifar_batches(tmp_path)
+        read_cifar10(tmp_path)
 
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
@@ -141,7 +171,7 @@ def test_hostile_batch_is_refused_by_name(tmp_path, rng, case):
     content, message = HOSTILE[case]
     damaged_batch(tmp_path, rng, content)
     with pytest.raises(ValueError, match=rf"data_batch_3: .*{message}"):
-        read_cifar_batches(tmp_path)
+        read_cifar10(tmp_path)
 
 
 @pytest.mark.parametrize("label", [-1, 3, 2**70])
@@ -150,7 +180,7 @@ def test_label_without_a_class_name_is_refused(tmp_path, rng, label):
     damaged_batch(tmp_path, rng, {b"data": pixels, b"labels": [0, label]})
     message = r"data_batch_3: labels must be from 0 to 2, .* 3 classes; got .* for image 1\."
     with pytest.raises(ValueError, match=message):
-        read_cifar_batches(tmp_path)
+        read_cifar10(tmp_path)
 
 
 def test_too_many_opcodes_are_refused():
@@ -166,4 +196,4 @@ def test_wrong_class_names_are_refused(tmp_path, rng):
         write_cifar(tmp_path, rng)
         (tmp_path / "batches.meta").write_bytes(pickle.dumps({b"label_names": names}, protocol=2))
         with pytest.raises(ValueError, match=rf"batches\.meta: label_names {message}"):
-            read_cifar_batches(tmp_path)
+            read_cifar10(tmp_path)

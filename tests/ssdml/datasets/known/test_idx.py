@@ -9,6 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from ssdml.datasets import load_dataset
 from ssdml.datasets.known.idx import read_idx, read_idx_folder
 
 IMAGES = np.arange(4 * 3 * 2, dtype=np.uint8).reshape(4, 3, 2)
@@ -38,6 +39,56 @@ def test_idx_files_are_read_gzipped_or_plain(tmp_path, zipped):
     np.testing.assert_array_equal(raw.items, np.concatenate([IMAGES, IMAGES]))
     np.testing.assert_array_equal(raw.labels, [3, 0, 3, 1, 3, 0, 3, 1])
     np.testing.assert_array_equal(raw.test, [False] * 4 + [True] * 4)
+
+
+EXPECTED = np.concatenate([IMAGES, IMAGES]).reshape(8, -1) / np.float32(255)
+
+
+@pytest.mark.parametrize("name", ["", "raw", "KMNIST/raw"])
+def test_files_like_those_of_mnist_are_read_by_their_path(tmp_path, name):
+    (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    write_idx_folder(tmp_path / name)
+    data = load_dataset(tmp_path)
+    np.testing.assert_array_equal(data.X, EXPECTED)
+    np.testing.assert_array_equal(data.y, [2, 0, 2, 1, 2, 0, 2, 1])
+    np.testing.assert_array_equal(data.test, [False] * 4 + [True] * 4)
+    assert (data.item_shape, data.class_names) == ((3, 2), ("0", "1", "3"))
+    if name.startswith("KMNIST"):
+        np.testing.assert_array_equal(load_dataset("kmnist", data_dir=tmp_path).X, EXPECTED)
+
+
+def test_one_file_of_images_is_read_with_its_labels(tmp_path):
+    write_idx_folder(tmp_path, zipped=False)
+    for path in list(tmp_path.iterdir()):  # as some archives have them
+        path.rename(path.with_name(path.name.replace("-idx", ".idx")))
+    data = load_dataset(tmp_path / "t10k-images.idx3-ubyte")
+    np.testing.assert_array_equal(data.X, EXPECTED[4:])
+    assert data.test is None
+    (tmp_path / "t10k-labels.idx1-ubyte").unlink()
+    with pytest.raises(FileNotFoundError, match=r"t10k-labels-idx1-ubyte\[\.gz\] is missing"):
+        load_dataset(tmp_path / "t10k-images.idx3-ubyte")
+
+
+def test_parts_of_several_data_sets_are_an_error(tmp_path):
+    write_idx_folder(tmp_path)
+    for path in list(tmp_path.iterdir()):
+        (tmp_path / f"emnist-letters-{path.name}").write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match=r"one data set; got images of emnist-letters-t10k, emn"):
+        load_dataset(tmp_path)
+    data = load_dataset(tmp_path / "emnist-letters-train-images-idx3-ubyte.gz")
+    np.testing.assert_array_equal(data.X, EXPECTED[:4])
+    (tmp_path / "MNIST").mkdir()
+    write_idx_folder(tmp_path / "MNIST")
+    with pytest.raises(ValueError, match=r"one data set; got .*, .*/MNIST\. Name one"):
+        load_dataset(tmp_path)
+
+
+def test_training_images_alone_have_no_test_rows(tmp_path):
+    write_idx_folder(tmp_path)
+    for path in tmp_path.glob("t10k*"):
+        path.unlink()
+    data = load_dataset(tmp_path)
+    assert (len(data.y), data.test) == (4, None)
 
 
 def test_idx_values_are_big_endian(tmp_path):
