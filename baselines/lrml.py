@@ -34,7 +34,8 @@ class LRML(ScatterBaseline):
     similar_weight, dissimilar_weight, graph_weight, ridge
         See :class:`~ssdml.baselines.base.ScatterBaseline`.
     normalized : bool
-        Whether to use the symmetric normalized Laplacian, as the paper's experiments do.
+        Whether to use the symmetric normalized Laplacian, as the paper's experiments do according
+        to a third-party implementation, from which the number of neighbors is taken, too.
 
     Attributes
     ----------
@@ -52,7 +53,7 @@ class LRML(ScatterBaseline):
     References
     ----------
     .. [1] Hoi, Liu, Chang, "Semi-supervised distance metric learning for collaborative image
-       retrieval", CVPR 2008; ACM TOMCCAP 6(3), 2010.
+       retrieval", CVPR 2008; "... and clustering", ACM TOMCCAP 6(3), 2010.
 
     Examples
     --------

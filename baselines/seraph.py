@@ -55,7 +55,8 @@ class SERAPH(Baseline):
     unlabeled_pairs : {"all", "both"}
         All pairs with an unlabeled end, or those with both ends unlabeled (Dutta et al., 2021).
     max_iter : int
-        Maximum number of gradient steps; "em" takes 10 per round. The paper's code takes 200.
+        Maximum number of gradient steps; "em" takes 10 per round. A port of the paper's code takes
+        200.
     tol : float
         The ascent stops when the relative rise per step, over ten steps, is at most ``tol``.
 
@@ -81,12 +82,12 @@ class SERAPH(Baseline):
     one with Rényi's entropy of order 1 + μ, whose ``values`` are reported. In the M-step the weight
     μ of the unlabeled pairs is ours: as the posteriors contain μ too, these pairs act with μ² to
     first order, where the gradient of the objective has μ; that is negligible at "auto". Step
-    lengths, ``threshold=1``, ``trace_weight=0`` and "auto" follow a port of the paper's code, which
-    stops when M moves by 1e-3, not reached in 200 steps, and doubles a step after 20 failed
-    halvings; our stopping rules differ. At most 100,000 pairs of each kind are drawn, once, the
-    unlabeled ones from 10,000 rows. The initial scale is ours: M and λ are in units in which the
-    median distance of distinct rows is at the threshold, as otherwise all pairs are certain.
-    O(m d² + p d + d³) per step for p pairs of m rows.
+    lengths, ``threshold=1``, ``trace_weight=0`` and "auto" follow a third-party port, apparently of
+    the authors' code, which stops when M moves by 1e-3, not reached in 200 steps, and doubles a
+    step after 20 failed halvings; our stopping rules differ. At most 100,000 pairs of each kind are
+    drawn, once, the unlabeled ones from 10,000 rows. The initial scale is ours: M and λ are in
+    units in which the median distance of distinct rows is at the threshold, as otherwise all pairs
+    are certain. O(m d² + p d + d³) per step for p pairs of m rows.
 
     References
     ----------

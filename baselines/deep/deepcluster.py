@@ -37,8 +37,9 @@ class DeepCluster(Recipe):
 
     Notes
     -----
-    As published, except for the number of clusters (10,000 on ImageNet, ten times the number of
-    classes). Each epoch begins with a new head, and batches are balanced over the clusters.
+    As published, each epoch begins with a new head, and batches are balanced over the clusters.
+    Ours: the number of clusters (10,000 on ImageNet, ten times the number of classes), the head on
+    L, the rate, weight decay and size of batches.
 
     References
     ----------

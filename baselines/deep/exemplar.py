@@ -34,9 +34,10 @@ class Exemplar(Recipe):
     Notes
     -----
     Translation by 0.2 of the side, scale from 0.7 to 1.4, rotation by 20° and changes of contrast
-    and color are the published ones, as far as :class:`~ssdml.networks.augmentation.RandomViews`
-    supports them; images of one channel are not flipped. Ours: whole images instead of patches, and
-    views drawn per batch, where the paper keeps 100 of each.
+    and color follow a third-party implementation of the paper, as far as
+    :class:`~ssdml.networks.augmentation.RandomViews` supports them; images of one channel are not
+    flipped. Ours: whole images instead of patches, and views drawn per batch, where the paper keeps
+    100 of each.
 
     References
     ----------

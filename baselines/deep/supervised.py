@@ -63,7 +63,7 @@ class DeepSupervised(DeepMethod):
     -----
     Dutta et al. (2021) compare with both losses in their Table 5 without details. Triplets are
     drawn uniformly from all that the labels allow; the margin is that of [1]_. L is learned as in
-    their own method, so the two differ in the triplets only.
+    their own method, so that with loss="angular" the two differ in the triplets only.
 
     References
     ----------

@@ -129,6 +129,10 @@ _BATCHES = (
 )
 _LRML = "the closed form, means for sums, the fallback and the ridge"
 _SERAPH = (
+    "the scale of the start, the sampled pairs and the stopping rule; without the trace, on all "
+    "pairs with an unlabeled sample"
+)
+_DEEP_SERAPH = (
     "the scale of the start, the sampled pairs, the stopping rule and the weight 1 of the trace; "
     "Eq. (1) of Dutta et al. has the trace and pairs of two unlabeled samples, as here"
 )
@@ -153,7 +157,7 @@ RECONSTRUCTED: Mapping[str, tuple[str, ...]] = {
     "initial": (_INITIAL,),
     "deep-ssdml-paper": (_PUBLISHED,),
     "deep-lrml": (_LRML, _BATCHES),
-    "deep-seraph": (_SERAPH, _BATCHES),
+    "deep-seraph": (_DEEP_SERAPH, _BATCHES),
     "deep-isdml": (_ISDML, _BATCHES),
     "deep-apllr": (_PRIOR, _BATCHES),
     "deep-apit": (_PRIOR, _BATCHES),

@@ -85,14 +85,15 @@ class PublishedDeepSSDML(DeepEstimator):
 
     Notes
     -----
-    Where the paper gives no details, L takes its steps in each batch, not once per partition;
-    samples are standardized per channel; the learning rate is constant, the weight decay 5e-4 and
-    the momentum 0.9 with dampening 0.9, as in other code of its first author; the embedding is
-    scaled to unit length. In pretraining, the softmax replaces L and the normalization before it,
-    in the paper only L. The loss is averaged over the batch; Eq. (3) sums it. Samples with all-zero
-    features are excluded from triplets. The paper keeps the best network, and holds out 15% of the
-    training samples of each class; by default the last network is kept here.
-    ``validation_fraction=0.15`` holds out given labels; ``validation`` in :meth:`fit` takes others.
+    Affinities have an error of at most 0.01 (1 - decay). Where the paper gives no details, L takes
+    its steps in each batch, not once per partition; samples are standardized per channel; the
+    learning rate is constant, the weight decay 5e-4 and the momentum 0.9 with dampening 0.9, as in
+    other code of its first author; the embedding is scaled to unit length. In pretraining, the
+    softmax replaces L and the normalization before it, in the paper only L. The loss is averaged
+    over the batch; Eq. (3) sums it. Samples with all-zero features are excluded from triplets. The
+    paper keeps the best network, and holds out 15% of the training samples of each class; by
+    default the last network is kept here. ``validation_fraction=0.15`` holds out given labels;
+    ``validation`` in :meth:`fit` takes others.
 
     References
     ----------

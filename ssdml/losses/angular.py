@@ -68,7 +68,9 @@ class AngularTripletLoss(PairLoss):
     dynamic shapes are captured (``fullgraph=True`` or
     ``torch._dynamo.config.capture_dynamic_output_shape_ops``). Given triplets make one graph.
 
-    Differs from [1]_ in one way: a weighted mean instead of the sum.
+    Differs from [1]_ in one way: a weighted mean instead of the sum. The paper's distances are
+    under L: pass embeddings that L has projected. pytorch-metric-learning's ``AngularLoss`` is
+    another loss: it sums over the negatives of a pair inside of the logarithm.
 
     References
     ----------

@@ -179,12 +179,13 @@ class DecorrelatedCentersLoss(_Centers):
     Called as :class:`Loss <ssdml.losses.base.Loss>`, with labels from 0 to ``num_classes - 1`` or
     -1. Without a labeled row the loss, including the penalty, is 0. O(n K d + K d min(K, d)).
 
-    Differs from [1]_ in sign: its Eq. (11) subtracts the absolute products, which would reward
-    correlation, and its Eq. (13) as printed increases it. Read as a step along
-    :math:`-\langle w_i, w_j\rangle w_j`, Eq. (13) is the gradient of the half squares here, which
-    vanishes for orthogonal centers, as the paper's text says. The paper is ambiguous about
-    normalized centers. With K > d not all centers can be orthogonal: the squared cosines of ordered
-    pairs sum to at least K(K - d)/d.
+    Differs from [1]_ in three ways: (a) the sign: its Eq. (11) subtracts the products, which would
+    reward correlation, and its Eq. (13) as printed increases it; (b) half squares for the absolute
+    products: read as a step along :math:`-\langle w_i, w_j\rangle w_j`, Eq. (13) is their gradient,
+    which vanishes for orthogonal centers, as the paper's text says; (c) centers have length 1 by
+    default: the text at Eq. (1) asks for that and for the opposite, and Eq. (10) scales features
+    alone, which is ``normalize=False``. With K > d not all centers can be orthogonal: the squared
+    cosines of ordered pairs sum to at least K(K - d)/d.
 
     References
     ----------
@@ -251,7 +252,8 @@ class GlobalCenterRankingLoss(_Centers):
     num_classes, embedding_size : int
         K, at least 2, and d.
     margin : float
-        m. Distances of unit-length rows are at most 2, so 4 is never reached.
+        m. The paper's 4 is for rows of length 128; rows and centers of length 1 are at most 2
+        apart.
     learning_rate : float or None
         Of the centers; None: that of the optimizer.
     hinge : {"row", "batch"}
@@ -264,10 +266,10 @@ class GlobalCenterRankingLoss(_Centers):
     -1. Rows are not normalized; the paper's have length 128 (:class:`NormalizeScale`). O(n K d)
     time, O(n K) memory. It can be differentiated twice.
 
-    Differs from [1]_ in three ways: (a) a weighted mean over rows instead of the sum; (b) by
+    Differs from [1]_ in four ways: (a) a weighted mean over rows instead of the sum; (b) by
     default a hinge per row: its Eq. (3) and (4) are the gradients of a single row within the
     hinge; (c) we read the index c, undefined in its sum over the other centers, as the class of the
-    row.
+    row; (d) the maximum is with 0, where its Eq. (2) prints a maximum of one argument.
 
     References
     ----------
