@@ -131,6 +131,7 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
             If X has fewer than two rows, holds NaN or infinity, or has fewer columns than
             ``n_components``; if y has another length.
         """
+        self._forget()
         X, labels = self._training_rows(X, y, may_underflow=True)
         self._check_n_components(X.shape[1])
         rng = np.random.default_rng(
@@ -190,8 +191,9 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
         self.label_distributions_, self.transduction_ = distributions, transduction
         self.representation_, self.input_weight_, self.triplets_ = None, 0.0, None
         count = self.n_components or X.shape[1]
-        self.components_ = factor(M, covariance(scale_exactly(X)[0]), count).astype(X.dtype)
-        self.embedding_ = embed(X, self.components_, None)
+        components = factor(M, covariance(scale_exactly(X)[0]), count).astype(X.dtype)
+        self.embedding_ = embed(X, components, None)
+        self.components_ = components  # the last: with it, the estimator is fitted
 
     def predict_proba(self, X: Any) -> Array:
         """Predict class probabilities, as :class:`ssdml.SSDML` does.

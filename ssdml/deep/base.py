@@ -164,6 +164,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             If ``tol`` is set, and more samples changed class in the last partition.
         """
         self._validate_params()
+        self._forget()
         who = type(self).__name__
         check_order(dataset, y, who, ("dataset", "y"))
         self._check_columns(dataset, reset=True)

@@ -261,8 +261,7 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
         .. [1] Dutta, Harandi, Sekhar, "Semi-supervised metric learning: a deep resurrection",
            AAAI 2021, trains on such partitions one after another; pooling their triplets is ours.
         """
-        if hasattr(self, "components_"):  # an interrupted fit must not leave a fitted estimator
-            del self.components_
+        self._forget()
         self._kept, self._index = None, index_of(X)
         X, labels, fewest = self._validate_fit(X, y)
         rounds = count_rounds(self, len(labels), int((labels == UNLABELED).sum()))

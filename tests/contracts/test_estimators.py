@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from functools import cache
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ssdml import SSDML
@@ -167,9 +169,18 @@ def test_pickle_keeps_the_result(estimator, data, plain):
 
 
 @every_estimator
-def test_unfitted_estimators_raise(estimator, data):
-    from sklearn.exceptions import NotFittedError
+def test_failed_fit_is_not_fitted(estimator, data, plain):
+    """Not even as before: some attributes are of the new rows by then."""
+    X, _, labels = data
+    model = copy.copy(plain(estimator))
+    with pytest.raises(ValueError, match="X must be finite"):
+        model.fit(np.full((len(X), 3), np.nan), labels)
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        model.transform(X)
 
+
+@every_estimator
+def test_unfitted_estimators_raise(estimator, data):
     X, _, _ = data
     model = clone(estimator)
     for method in (model.transform, model.predict, model.predict_proba):

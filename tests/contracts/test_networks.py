@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 
 import numpy as np
@@ -89,6 +90,21 @@ def test_same_seed_gives_the_same_bits(estimator, data, plain):
     again = fitted(estimator, data, n_jobs=2)
     assert torch.equal(torch.get_rng_state(), before)
     assert_same_weights(plain(estimator), again)
+
+
+@every_estimator
+def test_interrupted_fit_is_not_fitted(estimator, data, plain, monkeypatch):
+    """Not even as before: the input projection is that of the new samples by then."""
+
+    def stop(run, show):
+        raise KeyboardInterrupt
+
+    model = copy.copy(plain(estimator))
+    monkeypatch.setattr(PartitionTrainer, "partition", stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*data)
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        model.transform(data[0])
 
 
 @every_estimator

@@ -56,6 +56,11 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self.__dict__.update(state)
         self.__dict__.pop(VERSION, None)
 
+    def _forget(self) -> None:
+        """Forget the last fit: an interrupted one must not leave a fitted estimator."""
+        for name in ("components_", "network_"):
+            self.__dict__.pop(name, None)
+
     def _read_labels(self, y: Any, n_samples: int, way_out: str | None = None) -> Ints:
         """Read labels as integers, -1 where missing, and remember the names of the classes."""
         labels, self._class_names = read_labels(y, n_samples, type(self).__name__, way_out)
