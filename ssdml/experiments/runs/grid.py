@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import PurePath
 from typing import Any
 
@@ -116,7 +116,7 @@ def _fingerprint(dataset: Dataset) -> str:
 
 
 def _parameters(model: Any) -> dict[str, Any]:
-    """Class, parameters and fingerprint of a model as JSON; other values by their type."""
+    """Class, parameters and fingerprint of a model as JSON; other objects by their type."""
     parameters = model.get_params() if hasattr(model, "get_params") else {}
     more = {"fingerprint": model.fingerprint()} if hasattr(model, "fingerprint") else {}
     known = {
@@ -133,6 +133,12 @@ def _file_name(path: Any) -> str | None:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, partial) or (callable(value) and hasattr(value, "__name__")):
+        from ssdml.deep.checkpoints import describe  # loads torch
+
+        return describe(value)
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if isinstance(value, dict):

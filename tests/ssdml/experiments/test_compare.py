@@ -8,12 +8,15 @@ import sys
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.preprocessing import FunctionTransformer
 
 from ssdml import SSDML
+from ssdml.baselines import LRML
 from ssdml.datasets import LabelScarceSplit, label_scarce_split
 from ssdml.evaluation import evaluate, few_label_accuracy
 from ssdml.experiments import METHODS, compare, preprocessing
@@ -374,6 +377,36 @@ def test_hash_ignores_the_number_of_jobs(blobs):
         return make_runs(blobs, method, [2], [0])[0].config_hash
 
     assert hashed(1) == hashed(2)
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("kw_args", {"k": np.int64(5)}, {"k": np.int64(7)}),
+        ("kw_args", {"k": np.float32(0.5)}, {"k": np.float32(0.25)}),
+        ("kw_args", {"weights": np.eye(2)}, {"weights": np.ones((2, 2))}),
+        ("func", np.log1p, np.sqrt),
+        ("func", np.linalg.norm, np.linalg.det),
+        ("func", lambda X: X**2, lambda X: X**3),
+        ("func", partial(np.clip, a_min=0), partial(np.clip, a_min=1)),
+    ],
+)
+def test_hash_tells_numbers_arrays_and_functions_apart(blobs, name, one, other):
+    """Or a run with another value would be taken for finished."""
+
+    def hashed(value):
+        method = {"m": lambda seed, _: FunctionTransformer(**{name: value})}
+        return make_runs(blobs, method, [2], [0])[0].config_hash
+
+    assert hashed(one) != hashed(other)
+    assert hashed(one) == hashed(one)
+
+
+def test_hash_of_numbers_of_numpy_is_that_of_others(blobs):
+    def hashed(k):
+        return make_runs(blobs, {"m": lambda *_: LRML(n_neighbors=k)}, [2], [0])[0].config_hash
+
+    assert hashed(np.int64(5)) == hashed(5)
 
 
 def test_parallel_runs_give_the_same_scores(blobs, tmp_path):
