@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,14 @@ class KNNGraph:
     def __getstate__(self) -> dict[str, Any]:
         """Leave the rows out."""
         return {**self.__dict__, "rows": None}
+
+    def __copy__(self) -> KNNGraph:
+        """Return a graph of the same rows, which only pickles leave out."""
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KNNGraph:
+        """Return a graph with neighbors of its own; rows are never copied."""
+        return replace(self, indices=self.indices.copy(), distances=self.distances.copy())
 
 
 def _graph(ranking: Ranking, metric: str, recall: float | None, rows: Rows | None) -> KNNGraph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -104,6 +105,13 @@ def test_pickle_omits_rows(rng):
     with pytest.raises(ValueError, match=r"extend: X must be given .* Pass the rows of the graph"):
         again.extend(X[1990:])
     assert_same(again.extend(X[1990:], X=X[:1990]), knn_graph(X, 2))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_is_extended_as_well(rng, copied):
+    X = rng.random((40, 3))
+    again = copied(knn_graph(X[:30], 4))
+    assert_same(again.extend(X[30:]), knn_graph(X, 4))
 
 
 def test_precomputed_neighbors_are_extended_with_their_rows(rng):
