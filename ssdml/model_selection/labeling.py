@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 from ssdml.classification.forms import Form, LinearForm, linear_forms, warn_of_hidden_columns
 from ssdml.graphs.laplacian import adjacency
@@ -21,7 +22,7 @@ from ssdml.graphs.neighbors.copies import (
 from ssdml.graphs.propagation.smoothing import Diffusion
 from ssdml.metric.estimator import SSDML
 from ssdml.utils.linalg import check_spread, warn_of_far_row
-from ssdml.utils.parallel import count_threads, threads
+from ssdml.utils.parallel import count_threads, one_blas_thread, threads
 from ssdml.utils.typing import Array, Floats, Indices, Ints
 from ssdml.utils.validation import check_count, check_rows
 
@@ -172,10 +173,11 @@ def _choose(candidates: Candidates, n: int, n_jobs: int | None) -> Indices:
         rng = np.random.default_rng(0)
         some = np.sort(rng.choice(some, max(MAX_CLUSTERED, n_clusters), replace=False))
     model = KMeans(n_clusters, n_init=1, random_state=0)
-    with warnings.catch_warnings():
+    # Several threads would sum in an order of their own.
+    with warnings.catch_warnings(), one_blas_thread(), threadpool_limits(1, "openmp"):
         warnings.simplefilter("ignore", ConvergenceWarning)  # of equal rows: fewer clusters do
         model.fit(smoothed[some], sample_weight=weights[some])
-    clusters = model.predict(smoothed)
+        clusters = model.predict(smoothed)
     masses = np.bincount(clusters, weights * free, minlength=n_clusters)
     n_labeled = np.bincount(clusters[known], minlength=n_clusters)
     chosen: list[int] = []

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.pipeline import make_pipeline
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ssdml import SSDML, suggest_labels
 
@@ -38,6 +40,20 @@ def test_suggestions_are_distinct_and_unlabeled(blobs):
 def test_equal_samples_are_suggested_as_well():
     X = np.repeat(np.eye(3), 4, axis=0)  # fewer clusters than samples asked for
     np.testing.assert_array_equal(np.sort(suggest_labels(X, 12)), np.arange(12))
+
+
+def test_clusters_are_found_by_one_thread(blobs, monkeypatch):
+    """Three would sum the samples of a cluster in any order."""
+    seen, fit = set(), KMeans.fit
+
+    def spy(*args, **kwargs):
+        seen.update(library["num_threads"] for library in threadpool_info())
+        return fit(*args, **kwargs)
+
+    monkeypatch.setattr(KMeans, "fit", spy)
+    with threadpool_limits(3):
+        suggest_labels(blobs[0], 6)
+    assert seen == {1}
 
 
 def test_the_same_model_gets_the_same_suggestions(blobs, tmp_path):
