@@ -49,6 +49,9 @@ def pairwise_f1(codes: npt.ArrayLike, clusters: npt.ArrayLike) -> float:
     codes : array-like of shape (n,), int
         Classes from 0; every row has one.
     clusters : array-like of shape (n,), int
+        From -1 on: noise of DBSCAN is one cluster, as in scikit-learn's scores. To leave it out,
+        pass the rows with ``clusters >= 0``; to pair it with nothing, give each a number of its
+        own.
 
     Returns
     -------
