@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ssdml.utils.labels import encode_labels
+from ssdml.utils.labels import check_weights, encode_labels
 from ssdml.utils.typing import Array, Indices
-from ssdml.utils.validation import UNLABELED, as_generator, check_count, without_tensor
+from ssdml.utils.validation import UNLABELED, as_generator, check_count
 
 
 def partitions(
@@ -387,7 +387,7 @@ def _groups(
     codes, _ = encode_labels(classes, who, "classes")
     can_be_drawn = codes != UNLABELED
     if weights is not None:
-        weights = _checked_weights(weights, len(codes), who)
+        weights = check_weights(weights, len(codes), who, "weights")
         can_be_drawn &= weights > 0
     rows = np.flatnonzero(can_be_drawn)
     order = rows[np.argsort(codes[rows], kind="stable")]
@@ -408,22 +408,6 @@ def _groups(
             stacklevel=3,
         )
     return _Groups(groups, weights)
-
-
-def _checked_weights(weights: Any, n: int, who: str) -> Array:
-    """Return weights as an array; raise unless there is one for each of n rows, 0 or more."""
-    found: Array = np.asarray(without_tensor(weights, who, "weights"))
-    if found.shape != (n,):
-        raise ValueError(
-            f"{who}: weights must have shape ({n},), one per row; got shape {found.shape}."
-        )
-    wrong = ~((found >= 0) & (found < np.inf))  # NaN, too
-    if wrong.any():
-        raise ValueError(
-            f"{who}: weights must be finite and at least 0; got {found[wrong][0]}. Pass 0 for rows "
-            "that are not to be drawn."
-        )
-    return found
 
 
 def _balanced(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ssdml.utils.linalg import unit_rows
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
-from ssdml.utils.typing import Array, Ints
+from ssdml.utils.typing import Array, Floats, Ints
 from ssdml.utils.validation import (
     UNLABELED,
     as_array,
@@ -284,7 +284,7 @@ def check_codes(codes: Any, n: int | None, who: str, name: str, least: int = 0) 
     >>> check_codes([0, 2], 2, "who", "codes")
     array([0, 2])
     """
-    found = np.asarray(without_tensor(codes, who, name))
+    found = as_array(codes, who, name)
     length = f"({'n' if n is None else n},)"
     is_whole = found.dtype.kind in "iu" or not found.size
     if found.ndim != 1 or (n is not None and len(found) != n) or not is_whole:
@@ -298,6 +298,36 @@ def check_codes(codes: Any, n: int | None, who: str, name: str, least: int = 0) 
             "label, as ssdml.evaluation.evaluate does."
         )
     return found.astype(np.int64)
+
+
+def check_weights(weights: Any, n: int, who: str, name: str) -> Floats:
+    """Return weights of n rows; raise unless they are finite and at least 0.
+
+    Examples
+    --------
+    >>> check_weights([1, 0], 2, "who", "weights")
+    array([1., 0.])
+    """
+    if isinstance(weights, np.ma.MaskedArray):
+        weights = np.ma.filled(weights.astype(np.float64), np.nan)
+    try:
+        found = np.asarray(without_tensor(weights, who, name), np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{who}: {name} must hold numbers; got {type(weights).__name__}: {error}. "
+            "Pass one number per row."
+        ) from error
+    if found.shape != (n,):
+        raise ValueError(
+            f"{who}: {name} must have shape ({n},), one per row; got shape {found.shape}."
+        )
+    wrong = ~((found >= 0) & (found < np.inf))  # NaN, too
+    if wrong.any():
+        raise ValueError(
+            f"{who}: {name} must be finite and at least 0; got {found[wrong][0]} in row "
+            f"{wrong.argmax()}. Pass 0 for rows that shall not count."
+        )
+    return found
 
 
 def _plain(label: Any) -> Any:

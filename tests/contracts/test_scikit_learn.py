@@ -98,6 +98,7 @@ def test_scores_are_weighted(data):
     assert model.score(X, wrong, sample_weight=weights) == pytest.approx(expected)
     for given, error, message in (
         (-weights, ValueError, r"at least 0; got -1\.0 in row 10\. Pass 0"),
+        (np.ma.masked_equal(weights, 0), ValueError, "finite and at least 0; got nan in row 0"),
         (np.where(weights > 0, np.nan, 1), ValueError, "finite and at least 0; got nan in row 10"),
         (1 - weights, ValueError, "above 0 for a labeled row; got 0 for all of them"),
         (["heavy"] * 90, TypeError, "hold numbers; got list: could not convert"),

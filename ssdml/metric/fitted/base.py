@@ -12,10 +12,10 @@ from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Trans
 from sklearn.utils._param_validation import Interval
 
 from ssdml._version import __version__
-from ssdml.utils.labels import check_order, check_same_kind, read_labels
+from ssdml.utils.labels import check_order, check_same_kind, check_weights, read_labels
 from ssdml.utils.linalg import total_variance
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller, without_tensor
+from ssdml.utils.validation import UNLABELED, level_of_caller
 
 VERSION = "_ssdml_version"  # in pickles
 ROUNDED = 1e-3  # of the spread: 1% of the five nearest neighbors differ
@@ -166,24 +166,7 @@ def _check_single(rows: Array, who: str) -> None:
 
 def _check_weights(sample_weight: Any, known: npt.NDArray[np.bool_], who: str) -> Floats:
     """Return the weights of the labeled rows, which must be at least 0 and not all 0."""
-    try:
-        weights = np.asarray(without_tensor(sample_weight, who, "sample_weight"), np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"{who}: sample_weight must hold numbers; got {type(sample_weight).__name__}: {error}. "
-            "Pass one number per row."
-        ) from error
-    if weights.shape != known.shape:
-        raise ValueError(
-            f"{who}: sample_weight must have shape {known.shape}, one per row; got shape "
-            f"{weights.shape}."
-        )
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        raise ValueError(
-            f"{who}: sample_weight must be finite and at least 0; got {weights[wrong][0]} in row "
-            f"{wrong.argmax()}. Pass 0 for rows that shall not count."
-        )
+    weights = check_weights(sample_weight, len(known), who, "sample_weight")
     if not weights[known].any():
         raise ValueError(
             f"{who}: sample_weight must be above 0 for a labeled row; got 0 for all of them. Omit "

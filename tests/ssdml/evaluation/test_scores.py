@@ -346,6 +346,8 @@ def test_pieces_take_class_numbers_only(rng):
             score(names)
         with pytest.raises(ValueError, match=r"codes must be at least 0; got -1\. Leave out rows"):
             score(unlabeled)
+        with pytest.raises(ValueError, match=r"codes must have rows of one length"):
+            score([[0], [0, 1], [1], [1]])
     assert pairwise_f1(y, unlabeled) == pairwise_f1(y, unlabeled + 1)  # clusters may have noise
     with pytest.raises(
         ValueError, match=r"clusters must be .* shape \(4,\); got int64 of shape \(3"

@@ -117,6 +117,16 @@ def test_unlabeled_rows_are_in_no_balanced_batch():
         ({"count": 1.5}, TypeError, "count must be a whole number; got 1.5"),
         ({"weights": np.ones(2)}, ValueError, r"weights must have shape \(3,\), one per row"),
         ({"weights": np.array([1, -1, 1])}, ValueError, "weights must be finite and at least 0"),
+        ({"weights": ["a", "b", "c"]}, TypeError, "weights must hold numbers; got list: could not"),
+        (
+            {"weights": [[1], [1, 2], [1]]},
+            TypeError,
+            "weights must hold numbers; got list: setting",
+        ),
+        (
+            *({"weights": np.ma.masked_equal([1, 0, 2], 2)}, ValueError),
+            "weights must be finite and at least 0; got nan in row 2",
+        ),
         (
             *({"weights": np.zeros(3)}, ValueError),
             "classes must hold a class with a row; got 0 rows with a class and a weight above 0",
@@ -416,7 +426,7 @@ def test_batches_name_wrong_labels_and_numbers(name):
     [
         (np.ones(3), r"weights must have shape \(24,\), one per row; got shape \(3,\)"),
         (np.full(24, np.nan), "weights must be finite and at least 0; got nan"),
-        (-np.ones(24), r"weights must be finite and at least 0; got -1\.0\. Pass 0"),
+        (-np.ones(24), r"weights must be finite and at least 0; got -1\.0 in row \d+\. Pass 0"),
     ],
 )
 def test_batches_name_wrong_weights(draw, weights, message):
