@@ -226,7 +226,7 @@ def friedman_nemenyi(scores: npt.ArrayLike) -> RankTest:
     Parameters
     ----------
     scores : array-like of shape (n_methods, n_datasets)
-        Higher is better; at least three methods and two data sets.
+        Higher is better, and NaN ranks last; at least three methods and two data sets.
 
     References
     ----------
@@ -251,7 +251,7 @@ def friedman_nemenyi(scores: npt.ArrayLike) -> RankTest:
     q = studentized_range.ppf(0.95, n_methods, np.inf) / np.sqrt(2)
     difference = q * np.sqrt(n_methods * (n_methods + 1) / (6 * n_datasets))
     with np.errstate(invalid="ignore"):  # NaN if all methods are equal everywhere
-        p = float(friedmanchisquare(*table).pvalue)
+        p = float(friedmanchisquare(*np.where(np.isnan(table), -np.inf, table)).pvalue)
     return RankTest(average_ranks(table), p, float(difference))
 
 

@@ -132,6 +132,15 @@ def test_friedman_matches_scipy_and_detects_an_order(rng):
     np.testing.assert_array_equal(ordered.ranks, [4, 3, 2, 1])
 
 
+def test_a_failed_run_ranks_last_in_both(rng):
+    scores = rng.standard_normal((4, 12))
+    failed, last = scores.copy(), scores.copy()
+    failed[1, 3], last[1, 3] = np.nan, scores.min() - 1
+    one, other = friedman_nemenyi(failed), friedman_nemenyi(last)
+    np.testing.assert_array_equal(one.ranks, other.ranks)
+    assert one.p == other.p
+
+
 def test_friedman_rejects_too_few_methods():
     with pytest.raises(ValueError, match="at least 3 methods and 2 data sets; got 2 and 5"):
         friedman_nemenyi(np.zeros((2, 5)))
