@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ssdml.evaluation.scores import codes_of_rows
 from ssdml.utils.labels import as_labels, check_same_kind
 from ssdml.utils.typing import Floats, Ints
-from ssdml.utils.validation import UNLABELED, check_count, check_rows, without_container
+from ssdml.utils.validation import UNLABELED, as_array, check_count, check_rows, without_container
 
 MOST_BINS = 10**6
 KINDS = ("fb", "ib", "ub")  # of confidences and of what is right
@@ -175,7 +175,8 @@ def reliability(
     """
     who = "reliability"
     _check_n_bins(n_bins, who)
-    confidence, is_right = np.asarray(confidence), np.asarray(is_right)
+    confidence = as_array(confidence, who, "confidence")
+    is_right = as_array(is_right, who, "is_right")
     kinds = confidence.dtype.kind + is_right.dtype.kind
     if confidence.ndim != 1 or is_right.shape != confidence.shape or kinds not in KINDS:
         raise ValueError(

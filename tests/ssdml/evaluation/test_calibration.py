@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 
 from ssdml.evaluation import calibration_error, reliability
 
@@ -78,12 +79,19 @@ def test_reliability_takes_lists_and_names_the_rest():
     for confidence, is_right, message in (
         ([1.5], [True], r"confidence must be between 0 and 1; got 1\.5"),
         ([0.5], [True, False], r"must have shape \(n,\), .*got shapes \(1,\) and \(2,\), bool"),
+        ([[0.9], [0.9, 0.1]], [True], "confidence must have rows of one length"),
         ([[0.9, 0.1]], ["a"], r"must have shape \(n,\), .*Pass predict_proba\(X\)\.max"),
     ):
         with pytest.raises(ValueError, match=message):
             reliability(confidence, is_right)
     with pytest.raises(ValueError, match="n_bins must be at least 1; got 0"):
         calibration_error([[0.5, 0.5]], [0], classes=[0, 1], n_bins=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_reliability_takes_tensors(dtype):
+    confidence = torch.tensor([0.5, 1.0], dtype=dtype, requires_grad=True)
+    assert reliability(confidence, torch.tensor([True, True])).error == 25
 
 
 def test_probabilities_of_one_class_need_a_second_column():
