@@ -154,6 +154,11 @@ class LabeledScorer:
                 f"labeled_scorer: {self.scoring} needs a class with two labels in the test fold; "
                 f"got {len(rows)} labels of as many classes. Use fewer folds."
             )
+        if not hasattr(estimator, "transform"):
+            raise TypeError(
+                f"labeled_scorer: estimator must have transform for {self.scoring}, a score of the "
+                f"embedding; got {type(estimator).__name__}. Pass 'accuracy'."
+            )
         (score,) = evaluate(estimator.transform(samples), codes[rows], scores=self.scoring).values()
         return score
 

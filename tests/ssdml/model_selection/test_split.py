@@ -305,6 +305,12 @@ def test_scoring_without_labels_raises():
         labeled_scorer()(Constant(), ROWS, [-1] * 5)
 
 
+def test_scores_of_an_embedding_need_one():
+    model = KNeighborsClassifier(1).fit(ROWS, [0, 1, 0, 1, 0])
+    with pytest.raises(TypeError, match=r"must have transform for R@1.*got KNeighborsClassifier"):
+        labeled_scorer("R@1")(model, ROWS, [0, 1, 0, 1, -1])
+
+
 def test_retrieval_without_pairs_raises():
     with pytest.raises(
         ValueError, match=r"R@1 needs a class with two labels .*got 2 labels.* fewer folds"
