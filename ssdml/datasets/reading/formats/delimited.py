@@ -321,7 +321,8 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
         above = list(takewhile(bool, kinds))
         n_above = ends[len(above) - 1] if above else 0
         n_titles, rows = above.count("title"), rows[len(above) :]
-        short = len(rows[0]) == n_columns - 1 > 1
+        lacks_end = len(rows[0]) == n_columns - 1 > 1 and _are_last_empty(rows, n_columns)
+        short = lacks_end or _lacks_first_name(rows, n_columns)
         n_more = 0 if any(rows[0][n_columns:]) else len(rows[0][n_columns:])
         n_alike = sum(len(row) == n_columns for row in rows) + (short or n_more > 0)
         agreement = n_alike / (n_titles + len(rows))
@@ -330,9 +331,8 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
         if quality > most:
             best, most = Layout(separator, n_columns, n_above), quality
             # R writes no name for the names of rows; others end each row with a separator.
-            at_end = all(row[-1] == "" for row in rows[1:] if len(row) == n_columns)
             lacking = separator.encode() if short else b""
-            before, after = (b"", lacking) if at_end else (lacking, b"")
+            before, after = (b"", lacking) if lacks_end else (lacking, b"")
             n_surplus = n_more
     if best.separator == ONE_COLUMN and not declared:
         if not text.startswith(REMARK) and _is_matrix(_rows(text, BLANK, is_whole)[0]):
@@ -371,6 +371,28 @@ def _above(row: Sequence[str], n_columns: int) -> str:
     if row[0].startswith(REMARK):
         return "remark"
     return "title" if n_columns > 2 and 2 * len(row) <= n_columns else ""
+
+
+def _are_last_empty(rows: Sequence[Sequence[str]], n_columns: int) -> bool:
+    """Whether each row below a header ends with a separator."""
+    return all(row[-1] == "" for row in rows[1:] if len(row) == n_columns)
+
+
+def _lacks_first_name(rows: Sequence[Sequence[str]], n_columns: int) -> bool:
+    """Whether a header has no name for the names of rows, which are distinct.
+
+    Otherwise, or if blanks begin the cells of some columns only, each row may have a text with an
+    unquoted separator, and the names would be those of other columns.
+    """
+    below = [row for row in rows[1:] if len(row) == n_columns]
+    spaced = [
+        any(map(str.isalpha, "".join(cells)))
+        for cells in list(zip(*below, strict=True))[1:]
+        if all(cell.startswith(BLANK) for cell in cells)
+    ]
+    are_names = len({row[0] for row in below}) == len(below)
+    is_text_cut = any(spaced) and len(spaced) < n_columns - 1
+    return len(rows[0]) == n_columns - 1 > 1 and are_names and not is_text_cut
 
 
 def _is_matrix(rows: Sequence[Sequence[str]]) -> bool:
@@ -432,8 +454,15 @@ def _parsed(
     place = _Lines(cells, n_above)
     if invalid is not None:
         n_cells, row, text = invalid
-        odd = text.count('"') % 2
-        way_out = "A quote may not be closed." if odd else "Correct the line, or delete it."
+        way_out = "Correct the line, or delete it."
+        if text.count('"') % 2:
+            way_out = "A quote may not be closed."
+        elif row == 0 and n_cells == layout.n_columns - 1:
+            way_out = "Name each column; if texts hold such a sign, put them into double quotes."
+        elif n_cells > layout.n_columns:
+            way_out = (
+                "If a text holds such a sign, put it into double quotes; else correct the line."
+            )
         raise ValueError(
             f"{path}, {place(row)}: must have {layout.n_columns} columns, separated by "
             f"{NAMES.get(layout.separator, layout.separator)}, as most lines; got "

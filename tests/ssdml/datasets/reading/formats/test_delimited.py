@@ -103,6 +103,22 @@ def test_headers_may_lack_the_name_of_the_names_of_rows(read, above):
     assert columns(table) == {"Unnamed: 0": ["r1", "r2"], "a": ["0.5", "1.5"], "label": ["x", "y"]}
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "label,text\nx,well, this is one\ny,well, this is two\nx,no, this is three\n",
+        "text,label\nwell,this is one,x\nwell,this is two,y\nno,this is three,x\n",
+        "text,label\nwell 1, this is one,x\nwell 2, this is two,y\nno 3, this is three,x\n",
+    ],
+)
+def test_texts_with_unquoted_commas_are_no_names_of_rows(read, rows):
+    message = "line 1: must have 3 columns.*got 2.*if texts hold such a sign"
+    with pytest.raises(ValueError, match=message):
+        read(rows)
+    table = read("a, label\nr1, 0.5, x\nr2, 1.5, y\n")
+    assert columns(table)["Unnamed: 0"] == ["r1", "r2"]
+
+
 @pytest.mark.parametrize("above", ["", "\n\n"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_headers_may_end_with_separators(read, end, above):
@@ -269,6 +285,8 @@ def test_lines_of_another_length_are_shown_with_a_way_out(read):
     message = r"line 3: must have 3 .*; got 1 in '# new'\. Correct the line, or delete it\."
     with pytest.raises(ValueError, match=message):
         read("a,b,label\n1,2,x\n# new\n3,4,y\n")
+    with pytest.raises(ValueError, match=r"line 3: must have 2 .*; got 3 .* into double quotes"):
+        read("text,label\none,x\ntwo, or more,y\nthree,x\n")
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
