@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,7 @@ def read_arrow(path: Path, on_disk: int | None = None) -> Table:
         is_parquet = path.suffix.lower() in PARQUET
         columns = (_parquet if is_parquet else _arrow)(path, file, on_disk)
         columns.validate(full=True)  # offsets of a forged file may point anywhere
+        columns = _with_texts(columns)
         names = _class_names(columns)
     if not len(columns):
         raise ValueError(f"{path}: must contain rows; got none.")
@@ -108,9 +110,11 @@ def _parquet(path: Path, file: Any, on_disk: int) -> pa.Table:
 
 
 def _uncoded(kind: pa.DataType) -> pa.DataType:
-    """Return a type that codes of a dictionary can be cast to; views of strings are none."""
+    """Return a type that codes of a dictionary can be cast to; views are none."""
     import pyarrow as pa
 
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
     return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 
@@ -135,6 +139,24 @@ def _arrow(path: Path, file: Any, on_disk: int) -> pa.Table:
             check_memory(path, n_bytes, on_disk)
             batches.append(batch)
         return pa.Table.from_batches(batches, stream.schema)
+
+
+def _with_texts(columns: pa.Table) -> pa.Table:
+    """Read bytes in UTF-8 without zero bytes as texts, as Impala and others write them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types = (pa.binary(), pa.large_binary(), pa.binary_view())
+    for j, (name, column) in enumerate(zip(columns.column_names, columns.columns, strict=True)):
+        kind = column.type
+        if (kind.value_type if pa.types.is_dictionary(kind) else kind) in types:
+            plain = column.cast(pa.large_binary())
+            with suppress(pa.ArrowInvalid):  # not in UTF-8, as the bytes of images
+                text = plain.cast(pa.large_string())
+                if not pc.any(pc.match_substring(text, "\0")).as_py():
+                    plain = text
+            columns = columns.set_column(j, name, plain)
+    return columns
 
 
 def _in_file(file: Any) -> Iterator[Any]:

@@ -384,6 +384,8 @@ def _lacks_first_name(rows: Sequence[Sequence[str]], n_columns: int) -> bool:
     Otherwise, or if blanks begin the cells of some columns only, each row may have a text with an
     unquoted separator, and the names would be those of other columns.
     """
+    if len(rows[0]) != n_columns - 1 or n_columns < 3:
+        return False
     below = [row for row in rows[1:] if len(row) == n_columns]
     spaced = [
         any(map(str.isalpha, "".join(cells)))
@@ -392,7 +394,7 @@ def _lacks_first_name(rows: Sequence[Sequence[str]], n_columns: int) -> bool:
     ]
     are_names = len({row[0] for row in below}) == len(below)
     is_text_cut = any(spaced) and len(spaced) < n_columns - 1
-    return len(rows[0]) == n_columns - 1 > 1 and are_names and not is_text_cut
+    return are_names and not is_text_cut
 
 
 def _is_matrix(rows: Sequence[Sequence[str]]) -> bool:

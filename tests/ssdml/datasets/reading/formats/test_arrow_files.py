@@ -180,3 +180,20 @@ def test_a_column_that_is_not_read_is_named(tmp_path):
     parquet.write_table(pa.table({"a": [1.5], "scores": maps}), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match=r"map<.*is not read, in column 'scores'; convert or drop"):
         read_arrow(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_file])
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view(), None])
+def test_bytes_in_utf8_are_texts_and_others_stay(tmp_path, write, kind):
+    """Impala, Hive and older versions of Spark do not say that these are texts."""
+
+    def read(values):
+        cells = pa.array(values, kind) if kind else pa.array(values).dictionary_encode()
+        path = tmp_path / ("t.arrow" if write is write_file else "t.parquet")
+        write(path, cells)
+        return read_arrow(path)
+
+    assert read(["größe".encode(), None]).columns.to_pydict() == {"a": ["größe", None]}
+    for content in (b"\x89PNG\r\n", b"GIF8\0\0", "größe".encode("cp1252")):
+        column = read([b"text", content]).columns["a"]
+        assert (column.to_pylist(), column.type) == ([b"text", content], pa.large_binary())
