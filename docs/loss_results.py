@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from reproduction.loss_search import ANY_RATE, FROM_ALL, FROM_FEW
 from reproduction.loss_tables import by_method
 from reproduction.losses import ABLATION
 from reproduction.published_losses import PROXY_GML_ABLATION, published_differences
@@ -72,6 +73,26 @@ def terms() -> Lines:
         yield title, *(gap(scores, name, base) for scores in found.values())
 
 
+def any_rate() -> Lines:
+    """The triplet loss at the better of two rates, and what a term at its better rate adds."""
+    yield "", *(found := loss_scores("any-rate"))
+    base = "triplet" + ANY_RATE
+    yield "triplet", *(interval(scores.get(base)) for scores in found.values())
+    for term, title in TERMS.items():
+        with_term = f"triplet+{term}{ANY_RATE}"
+        yield f"+ {title}", *(gap(scores, with_term, base) for scores in found.values())
+
+
+def few_labels() -> Lines:
+    """What propagated classes of unlabeled samples add to a loss."""
+    yield "", *(found := loss_scores("few"))
+    titles = BASE_LOSSES | {name: title for name, (_, title) in WITH_TERMS.items()}
+    for name, title in (titles | {"dgcrl": "DGCRL", "proxy-gml": "ProxyGML"}).items():
+        if name != "input":
+            methods = name + FROM_ALL, name + FROM_FEW
+            yield title, *(gap(scores, *methods) for scores in found.values())
+
+
 def contrastive(score: str) -> Lines:
     """The contrastive loss, and what a term adds to it, with published differences."""
     found = loss_scores("losses", score)
@@ -113,6 +134,8 @@ def proxy_ablation() -> Lines:
 TABLES: Mapping[str, Callable[[], Lines]] = {
     "base losses": base_losses,
     "terms": terms,
+    "any rate": any_rate,
+    "few": few_labels,
     "contrastive": partial(contrastive, "R@1"),
     "contrastive NMI": partial(contrastive, "NMI"),
     "ranking": ranking,
