@@ -41,20 +41,6 @@ def test_label_is_known_by_a_word_of_its_name(read, frame, name):
     assert data.class_names == ("cat", "dog", "eel")
 
 
-@pytest.mark.parametrize(
-    "name", ["Klasse", "Kategorie_2", "ÉTIQUETTE", "categoría", "classe", "класс", "类别", "ラベル"]
-)
-def test_label_in_another_language_is_taken_with_a_doubt(read, frame, name):
-    cells = {name: frame["label"], "p": frame["p"], "q": frame["q"], "city": ["Ulm", "Bonn"] * 20}
-    data = read(pd.DataFrame(cells))
-    assert data.class_names == ("cat", "dog", "eel")
-    assert f"the labels are taken from column {name!r}" in str(data.summary)
-    codes = pd.DataFrame(cells | {name: np.arange(N) % 3, "floor": np.arange(N) % 4})
-    assert read(codes).class_names == ("0", "1", "2")
-    both = read(codes.assign(label=frame["label"]))  # English names come first
-    assert both.class_names == ("cat", "dog", "eel")
-
-
 def test_label_is_guessed_with_a_doubt(read, frame):
     data = read(frame.rename(columns={"label": "animal"}))
     assert data.class_names == ("cat", "dog", "eel")
