@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 LABEL_NAMES = ("label", "labels", "target", "class", "y", "category", "intent", "species")
 LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
+# The same in other languages, which decide if the names in English leave several columns.
+LABEL_ABROAD = re.compile(
+    r"(.*[_\-. ])?(klasse|kategorie|zielvariable|clase|etiqueta|categor[ií]a|classe|étiquette|"
+    r"cat[ée]gorie|r[óo]tulo|etichetta|klasa|etykieta|kategoria|класс|метка|категория|etiket|sınıf|"
+    r"klass|标签|標籤|类别|類別|分类|ラベル|クラス|カテゴリー?|라벨|레이블|클래스|nhãn)([_\-. ].*)?"
+)
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # between words, as in ClassId
 TEXT_NAMES = (
     *("text", "texts", "sentence", "utterance", "document", "content", "comment", "review"),

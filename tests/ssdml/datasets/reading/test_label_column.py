@@ -50,6 +50,21 @@ def test_label_is_guessed_with_a_doubt(read, frame):
     assert not read(codes, label="animal").summary.doubts
 
 
+@pytest.mark.parametrize(
+    "name", ["Klasse", "etiqueta", "Catégorie", "etichetta 1", "класс", "标签"]
+)
+def test_names_of_labels_in_other_languages_decide_between_columns(read, frame, name):
+    frame = frame.rename(columns={"label": name})
+    frame["codes"] = np.arange(N) % 2
+    for other in (["Ulm", "Bonn"], ["one of the texts", "another of the texts"]):
+        data = read(frame.assign(other=other * (N // 2)))
+        assert data.class_names == ("cat", "dog", "eel")
+        assert f"the labels are taken from column {name!r}" in str(data.summary)
+    frame["codes"] = frame[name].map({"cat": 1, "dog": 2, "eel": 3})
+    coded = frame.rename(columns={name: "other", "codes": name}).dropna()
+    assert read(coded).class_names == ("1", "2", "3")
+
+
 def test_last_column_before_ids_and_predictions_is_guessed(tmp_path, frame):
     frame = frame.rename(columns={"label": "kind"}).assign(city=["Ulm", "Bonn"] * 20)
     frame = frame[["city", "p", "q", "kind"]].assign(customer=[f"n{i}" for i in range(N)])
