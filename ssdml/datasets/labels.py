@@ -41,6 +41,7 @@ MAY_BE_MARKS |= {"desconocido", "en blanco", "sin datos", "s/d", "sconosciuto", 
 MAY_BE_MARKS |= {"desconhecido", "okänd", "nieznane", "неизвестно", "未知", "不明", "미상"}
 ERROR = re.compile(r"#[A-ZÀ-Þ/0]+ ?[!?]|#N[/.]?[ADV]")  # of Excel in any language
 MISSING_NUMBER = re.compile(r"-9{2,6}|-100")  # the latter is ignored by losses of torch
+WHOLE = re.compile(r"-?\d+")
 FIRST_ROWS = 1000
 LEAST_ROWS = 20  # that tell labels from quantities and ids
 WRITTEN = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # a number by pandas, not 1E5
@@ -53,7 +54,11 @@ DATE = re.compile(
     re.IGNORECASE,
 )
 BETWEEN_WORDS = re.compile(r"\s+|(?<=\w)[-_]+(?=\w)")
-INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # as copies of web pages hold
+# As copies of web pages hold, and what makes a picture of a sign.
+INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]")
+TYPED = str.maketrans(  # dashes and quotes, as word processors write them
+    "\u2010\u2011\u2012\u2013\u2014\u2212\u2018\u2019\u02bc\u201c\u201d", "------'''\"\""
+)
 
 
 def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, Array]:
@@ -76,7 +81,7 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
     codes, classes = encode_column(raw.labels, where, (*NO_LABEL, *no_label))
     if classes.dtype.kind == "U":
         classes = _as_whole(classes)
-    if classes.dtype.kind == "U" and all(re.fullmatch(r"-?\d+", c) for c in classes.tolist()):
+    if classes.dtype.kind == "U" and all(map(WHOLE.fullmatch, classes.tolist())):
         order = np.argsort([int(c) for c in classes.tolist()], kind="stable")
         ranks = np.append(np.argsort(order), -1)  # the last for no label
         codes, classes = ranks[codes], classes[order]
@@ -133,10 +138,9 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
         fact += f", marked {marks}" * (marks != "''")
     summary.facts["labels"] = f"{place}: {fact}" if place else fact
     summary.title = f"{summary.title}: {counted(len(codes), 'sample')}"
-    if len(names) == 1 and {"-1", "-1.0"} & {str(mark).strip() for mark in without}:
-        summary.doubts.append(
-            f"the only class is {names[0]!r}, as -1 means no label; if -1 is a class, rename it"
-        )
+    if (len(names) == 1 or "-2" in names) and {"-1", "-1.0"} & {str(m).strip() for m in without}:
+        found = f"the only class is {names[0]!r}" if len(names) == 1 else "'-2' is a class"
+        summary.doubts.append(f"{found}, as -1 means no label; if -1 is a class, rename it")
     if not n_without and len(codes) >= LEAST_ROWS and 2 * len(names) > len(codes):
         summary.doubts.append(
             f"{len(names):,} classes of {len(codes):,} samples are rather quantities or ids; if "
@@ -243,7 +247,8 @@ def _of_several_classes(
 def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]:
     """Doubt classes that may be marks, marks that may be classes, and names that are alike."""
     doubts = []
-    marks = [
+    marks = _lone_negative(names)
+    marks += [
         name
         for name in names
         if _as_mark(name) in MAY_BE_MARKS
@@ -275,11 +280,7 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
         )
     alike: dict[Any, list[str]] = {}
     for name in names:
-        is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?", name)
-        alike_name = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).casefold()
-        alike_name = BETWEEN_WORDS.sub(" ", alike_name).strip().rstrip(".")
-        key = float(name) if is_number else alike_name
-        alike.setdefault(key, []).append(name)
+        alike.setdefault(_without_style(name), []).append(name)
     pairs = [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]
     if pairs:
         doubts.append(
@@ -287,6 +288,20 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
             "write them alike"
         )
     return doubts
+
+
+def _without_style(name: str) -> Any:
+    """Return a name for comparison with others that may be the same class, written otherwise.
+
+    Examples
+    --------
+    >>> _without_style("1.0"), _without_style("Non\u2013Spam. "), _without_style("non_spam")
+    (1.0, 'non spam', 'non spam')
+    """
+    if re.fullmatch(r"[+-]?\d+(\.\d*)?", name):
+        return float(name)
+    plain = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).translate(TYPED).casefold()
+    return BETWEEN_WORDS.sub(" ", plain).strip().rstrip(".") or name
 
 
 def _several(names: Sequence[str]) -> list[str]:
@@ -306,6 +321,23 @@ def _several(names: Sequence[str]) -> list[str]:
         for name, found in parts.items()
         if len(found) > 1 and all(part and (uses[part] > 1) for part in found)
     ]
+
+
+def _lone_negative(names: Sequence[str]) -> list[str]:
+    """Return the only negative one of whole numbers, if its opposite is none, as -9 of surveys.
+
+    Those that are marks anyway, and -2, a neighbor of -1, are none.
+
+    Examples
+    --------
+    >>> _lone_negative(["-9", "1", "2"]), _lone_negative(["-5", "0", "5"])
+    (['-9'], [])
+    """
+    if not all(WHOLE.fullmatch(name) for name in names):
+        return []
+    negative = [name for name in names if name.startswith("-")]
+    is_lone = len(negative) == 1 < len(names) - 1 and negative[0][1:] not in (*names, "2")
+    return negative if is_lone and not MISSING_NUMBER.fullmatch(negative[0]) else []
 
 
 def _is_telling(sign: str) -> bool:

@@ -234,7 +234,8 @@ def test_marks_that_may_be_classes_are_told(read, frame, mark):
 
 
 WRITTEN = [("yes", "Yes"), ("7", "007"), ("1", "1.0"), ("a b", "a  b"), ("\u00e9", "e\u0301")]
-WRITTEN += [("x", "x\u200b"), ("e.", "e"), ("a b", "a_b")]
+WRITTEN += [("x", "x\u200b"), ("e.", "e"), ("a b", "a_b"), ("a-b", "a\u2013b"), ("it's", "it’s")]
+WRITTEN += [("\u2764", "\u2764\ufe0f")]  # a heart, plain and in color
 
 
 @pytest.mark.parametrize("labels", WRITTEN)
@@ -339,6 +340,15 @@ def test_spaces_around_labels_are_removed_and_told(read, frame):
 def test_minus_one_as_a_class_is_doubted(read, frame):
     data = read(frame.assign(label=[1, -1] * 20))
     assert "the only class is '1', as -1 means no label" in str(data.summary)
+    data = read(frame.assign(label=[-2, -1, 0, 1] * 10))
+    assert "'-2' is a class, as -1 means no label; if -1 is a class, rename" in str(data.summary)
+
+
+def test_a_lone_negative_number_may_be_a_mark(read, frame):
+    told = "'-9' counts as a class; if it means no label, pass --no-label '-9'"
+    assert told in str(read(frame.assign(label=[1, 2, -9, 3] * 10)).summary)
+    for classes in ([-9, 0, 9, 0], [-9, 1, -9, 1], [-9, -8, 1, 2], [-2, 0, 1, 0]):
+        assert not read(frame.assign(label=classes * 10)).summary.doubts
 
 
 def test_polarities_beside_names_without_a_header_are_asked_for(tmp_path):
