@@ -207,6 +207,11 @@ def _read_part(
     """Read the arrays of which ``keys`` are the names in lower case; tell of those beside them."""
     if len(archive.names) == 1 and (only := archive[archive.names[0]]).dtype.names:
         return _read_records(path, only, choice)
+    if {"data", "format", "shape"} <= set(archive.names):
+        raise ValueError(
+            f"{path}: must contain arrays X and y; got a sparse matrix of SciPy. Save "
+            "numpy.savez(path, X=matrix.toarray(), y=labels)."
+        )
     _check_named(path, keys, choice)
     wanted = choice.features[0] if choice.features else None
     samples, labels = _key(keys, SAMPLES, wanted), _key(keys, LABELS, choice.label)
@@ -416,11 +421,6 @@ def _by_shape(
         # Numbers of rows and names of files are all distinct.
         if len(columns) == 1 and (labels or len(np.unique(archive[columns[0]])) < n[0]):
             return matrices[0], columns[0]
-    if {"indices", "indptr", "format"} <= set(archive.names):
-        raise ValueError(
-            f"{path}: must contain arrays X and y; got a sparse matrix of SciPy. Save "
-            "numpy.savez(path, X=matrix.toarray(), y=labels)."
-        )
     raise ValueError(
         f"{path}: must contain arrays X and y; got [{listed(list(map(repr, keys.values())))}]. "
         "Name them: --features NAME --label NAME (features=['NAME'], label='NAME'); or save X, "

@@ -420,9 +420,11 @@ def test_link_out_of_a_folder_of_arrays_is_refused(tmp_path):
 
 
 def test_sparse_matrix_of_scipy_is_named(tmp_path):
-    sparse.save_npz(tmp_path / "x.npz", sparse.eye_array(3, format="csr"))
-    with pytest.raises(ValueError, match=r"got a sparse matrix of SciPy. Save numpy.savez\(path"):
-        read_npz(tmp_path / "x.npz")
+    for X in (np.eye(3), np.ones((3, 2))):  # the second has equal indices, which could be labels
+        for form in ("csr", "csc", "coo", "bsr", "dia"):
+            sparse.save_npz(tmp_path / "x.npz", sparse.csr_array(X).asformat(form))
+            with pytest.raises(ValueError, match=r"got a sparse matrix of SciPy. Save numpy.savez"):
+                read_npz(tmp_path / "x.npz")
 
 
 def test_labels_in_bytes_are_text(tmp_path):
