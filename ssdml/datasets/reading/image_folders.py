@@ -425,20 +425,31 @@ def _doubts_of_parts(labels: Sequence[str]) -> Iterator[str]:
 def _masks_among(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
     """Return the images that have the name of another one, and are called masks or the like.
 
-    The folder is, or one above it, or the name of the image has such an end.
+    The folder is, or one above it; or the name of the image or of its folder has such an end.
     """
     in_folders = [path for path in paths if any(map(MASK.fullmatch, path.parent.parts))]
     beside = {path.stem for path in {*paths}.difference(in_folders)}
     if masks := [path for path in in_folders if path.stem in beside]:
         return masks
     stems = {path.with_suffix(""): path for path in paths}
-    found = ((path, MASK.search(stem.name), stem) for stem, path in stems.items())
-    return [
-        path
-        for path, mark, stem in found
-        if mark and (name := stem.name[: mark.start()].rstrip("-_. "))
-        if stem.with_name(name) in stems
-    ]
+    return [path for stem, path in stems.items() if not stems.keys().isdisjoint(_masked(stem))]
+
+
+def _masked(stem: PurePosixPath) -> Iterator[PurePosixPath]:
+    """Return what a mask may be of: 1 of 1_mask, and cat/1 of cat_mask/1 and cat_mask/1_mask."""
+    name, folder = (_without_mask(n) for n in (stem.name, stem.parent.name))
+    if name:
+        yield stem.with_name(name)
+    if folder:
+        above = stem.parent.with_name(folder)
+        yield above / stem.name
+        yield above / (name or stem.name)
+
+
+def _without_mask(name: str) -> str:
+    """Return a name without its end that tells a mask; "" if there is none, or no rest."""
+    mark = MASK.search(name)
+    return name[: mark.start()].rstrip("-_. ") if mark else ""
 
 
 def _listing_among(names: Sequence[str]) -> str | None:

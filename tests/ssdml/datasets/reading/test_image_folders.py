@@ -123,8 +123,9 @@ def test_people_in_masks_are_a_class(tmp_path):
 def test_masks_among_images_are_doubted(tmp_path):
     write_images(tmp_path, ["cat/1.png", "cat/1_mask.png", "dog/2 (1).jpg", "dog/2 (1)_Mask_1.png"])
     write_images(tmp_path, ["dog/3.png", "dog/seg.png", "dog/mask 3.png"])  # of no image
+    write_images(tmp_path, ["cat-GT/1.png", "dog_mask/3_mask.png", "no_mask/1.png"])  # two more
     [doubt] = read_image_folder(tmp_path).summary.doubts
-    assert doubt.startswith("2 images such as cat/1_mask.png may be masks of others")
+    assert doubt.startswith("4 images such as cat/1_mask.png may be masks of others")
 
 
 def test_class_folders_without_standard_split(tmp_path):
