@@ -106,13 +106,14 @@ def as_relative(folder: Path, name: str) -> str:
     r"""Return the name of a file below a folder, with slashes.
 
     The name may be absolute, also of another machine, an address, begin with that of the folder,
-    or have the backslashes of Windows.
+    have the backslashes of Windows, or blanks around it.
 
     Examples
     --------
     >>> [as_relative(Path("/data/cats"), n) for n in ("/data/cats/1.png", "cats/1.png", r"old\1")]
     ['1.png', '1.png', 'old/1']
     """
+    name = name.strip()
     name = name.partition("/local-files/?d=")[2] or name  # as Label Studio serves them
     if "\\" in name and not os.path.lexists(folder / name):
         name = name.replace("\\", "/")

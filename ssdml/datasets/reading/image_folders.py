@@ -302,6 +302,7 @@ def _refuse_annotations(root: Path, names: Sequence[str], images: Sequence[PureP
     way_out = "Write labels.csv beside the images, with the columns filename and label"
     if are_masked:
         problem = f"masks of other images, such as {str(masks[0])!r}"
+        way_out += "; if folders above name the classes, move the masks out of them"
     elif found:
         problem = f"annotations such as {str(found[0])!r}, which are not read"
         way_out += ", or export folders of classes (in CVAT: ImageNet)"

@@ -297,7 +297,7 @@ def _column_of_images(table: Table) -> str | None:
     for name in table.columns.column_names:
         cells = (cell.as_py() for cell in table.columns[name])
         first = next((cell for cell in cells if cell not in (None, "")), None)
-        if isinstance(first, str | int) and holds_images(name, str(first), table.folder):
+        if isinstance(first, str | int) and holds_images(name, str(first).strip(), table.folder):
             return name
     return None
 

@@ -58,6 +58,7 @@ def test_a_manifest_among_images_is_read(tmp_path):
             "/",
             "{}.PNG",
             "Images/{}.Png",
+            " images/{}.png ",
         ),
         *("C:\\Users\\me\\images\\{}.png", "/photos/me/pets/images/{}.png"),
     ],
