@@ -113,7 +113,7 @@ def as_relative(folder: Path, name: str) -> str:
     >>> [as_relative(Path("/data/cats"), n) for n in ("/data/cats/1.png", "cats/1.png", r"old\1")]
     ['1.png', '1.png', 'old/1']
     """
-    name = name.strip()
+    name = name if os.path.lexists(folder / name) else name.strip()
     name = name.partition("/local-files/?d=")[2] or name  # as Label Studio serves them
     if "\\" in name and not os.path.lexists(folder / name):
         name = name.replace("\\", "/")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ssdml.datasets import load_dataset
+from ssdml.datasets.image_names import as_relative
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.summary import ReadingWarning
@@ -31,6 +32,12 @@ def test_images_are_found_by_addresses_and_accents(tmp_path, name):
     data = load_dataset(tmp_path)
     assert [data.class_names[code] for code in data.y] == ["x", "y", "z"]
     assert (np.round(data.X[:, 0] * 255) == [0, 2, 1]).all()
+
+
+def test_blanks_around_a_name_are_kept_if_a_file_has_them(tmp_path):
+    write_images(tmp_path, [" a.png", "b.png"])
+    assert as_relative(tmp_path, " a.png") == " a.png"
+    assert as_relative(tmp_path, " b.png ") == "b.png"
 
 
 def test_images_are_found_by_encoded_addresses(tmp_path):
