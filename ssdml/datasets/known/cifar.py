@@ -43,58 +43,69 @@ class Made(NamedTuple):
 
 def read_cifar10(folder: Path) -> RawItems:
     """Read ``cifar-10-batches-py``: five training batches, a test batch, the class names."""
-    meta = folder / "batches.meta"
-    train = [_batch(folder / f"data_batch_{i}", meta) for i in range(1, 6)]
+    classes = _class_names(folder / "batches.meta", "label_names")
+    train = [_batch(folder / f"data_batch_{i}", classes) for i in range(1, 6)]
     joined = RawItems(
         np.concatenate([batch.items for batch in train]),
         np.concatenate([batch.labels for batch in train]),
         None,
     )
-    return stack_splits(joined, _batch(folder / "test_batch", meta))
+    return stack_splits(joined, _batch(folder / "test_batch", classes))
 
 
 def read_cifar100(folder: Path) -> RawItems:
     """Read ``cifar-100-python``: training and test images, the names of the 100 classes."""
-    meta = folder / "meta"
-    return stack_splits(*(_batch(folder / part, meta, "fine_") for part in ("train", "test")))
+    classes = _class_names(folder / "meta", "fine_label_names")
+    return stack_splits(
+        *(_batch(folder / part, classes, "fine_labels") for part in ("train", "test"))
+    )
 
 
-def _batch(path: Path, meta: Path, kind: str = "") -> RawItems:
-    """Read images, and their labels of a kind as names."""
-    classes = _class_names(meta, f"{kind}label_names")
-    content = _content(path, b"data", f"{kind}labels".encode())
+class Classes(NamedTuple):
+    """Names of the classes, and of the file that has them."""
+
+    names: npt.NDArray[Any]
+    file: str
+
+
+def _batch(path: Path, classes: Classes, key: str = "labels") -> RawItems:
+    """Read images, and their labels under a key as names."""
+    content = _content(path, b"data", key.encode())
     try:
         pixels = _array(content[b"data"])
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a batch of CIFAR ({error}).") from error
-    codes = _codes(path, content[f"{kind}labels".encode()], meta.name, len(classes))
+    codes = _codes(path, content[key.encode()], classes)
     if pixels.ndim != 2 or pixels.shape[1] != PIXELS or len(codes) != len(pixels):
         raise ValueError(
             f"{path}: must hold rows of {PIXELS} bytes and a label for each; "
             f"got data of shape {pixels.shape} and {len(codes)} labels."
         )
     images = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)  # channels last
-    return RawItems(images, classes[codes], None)
+    return RawItems(images, classes.names[codes], None)
 
 
-def _class_names(path: Path, key: str) -> npt.NDArray[Any]:
+def _class_names(path: Path, key: str) -> Classes:
     names = _content(path, key.encode())[key.encode()]
     if not (isinstance(names, list) and all(isinstance(name, bytes | str) for name in names)):
         raise ValueError(f"{path}: {key} must be a list of names; got {_brief(names)}.")
     try:
-        return np.array([name if isinstance(name, str) else name.decode() for name in names])
+        texts = [name if isinstance(name, str) else name.decode() for name in names]
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: {key} must be text in UTF-8 ({error}).") from error
+    return Classes(np.array(texts), path.name)
 
 
-def _codes(path: Path, labels: Any, meta: str, n_classes: int) -> Ints:
+def _codes(path: Path, labels: Any, classes: Classes) -> Ints:
+    n_classes = len(classes.names)
     if not (isinstance(labels, list) and all(type(label) is int for label in labels)):
         raise ValueError(f"{path}: labels must be a list of integers; got {_brief(labels)}.")
     wrong = [place for place, label in enumerate(labels) if not 0 <= label < n_classes]
     if wrong:
         raise ValueError(
-            f"{path}: labels must be from 0 to {n_classes - 1}, as {meta} names {n_classes} "
-            f"classes; got {_brief(labels[wrong[0]])} for image {wrong[0]}. Download it again."
+            f"{path}: labels must be from 0 to {n_classes - 1}, as {classes.file} names "
+            f"{n_classes} classes; got {_brief(labels[wrong[0]])} for image {wrong[0]}. Download "
+            "it again."
         )
     return np.array(labels, dtype=np.int64)
 

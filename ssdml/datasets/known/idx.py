@@ -17,8 +17,6 @@ from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.utils.files import check_memory, check_regular, open_regular, refuse_damage
 
 IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-
-
 IMAGES = re.compile(r"(.+)-images[-.]idx3-ubyte(\.gz)?")
 TEST_PARTS = ("test", "t10k")
 
