@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
@@ -296,10 +297,10 @@ def _without_style(name: str) -> Any:
     Examples
     --------
     >>> _without_style("1.0"), _without_style("Non\u2013Spam. "), _without_style("non_spam")
-    (1.0, 'non spam', 'non spam')
+    (Decimal('1.0'), 'non spam', 'non spam')
     """
     if re.fullmatch(r"[+-]?\d+(\.\d*)?", name):
-        return float(name)
+        return Decimal(name)
     plain = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).translate(TYPED).casefold()
     return BETWEEN_WORDS.sub(" ", plain).strip().rstrip(".") or name
 

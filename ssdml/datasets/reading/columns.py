@@ -34,7 +34,6 @@ from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples, hol
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import (
     ID_NAMES,
-    LABEL_ABROAD,
     LABEL_NAMES,
     LABEL_STUDIO,
     MISSING,
@@ -43,6 +42,7 @@ from ssdml.datasets.reading.table import (
     SPLITS,
     TEXT_NAMES,
     folded,
+    hints_at_labels,
     names_labels,
 )
 from ssdml.utils.typing import Floats
@@ -105,10 +105,10 @@ def choose_columns(cells: Cells, choice: Choice) -> Roles:
     """Choose the role of each column.
 
     - Labels: the column called label, labels, target, class, y, category, intent or species; else
-      the only one with such a word in its name; else, with a doubt, the only one with the word of
-      another language, such as Klasse; else the only column of short texts that occur again, or
-      the last of several; else the only column of integers that occur again; else the only one of
-      these with empty cells, which is asked for beside another one.
+      the only one with such a word in its name; else, with a doubt, the only one with a word such
+      as outcome or Klasse; else the only column of short texts that occur again, or the last of
+      several; else the only column of integers that occur again; else the only one of these with
+      empty cells, which is asked for beside another one.
     - Ids: a column with a name such as id or ..._id, or patient or subject if it holds whole
       numbers, without two equal cells; else the index that pandas wrote; else a column of short
       texts that are all distinct, but not numbers with signs.
@@ -328,6 +328,7 @@ class Chooser:
         others = {self.roles.split, *self.roles.left_out, *filter(self._names_rows, free)}
         last = next((n for n in reversed(self.names) if n not in others), None)
         partly = [n for n in (*texts, *integers) if self.cells.numbers(n).missing.any()]
+        hinted = [] if alike else [n for n in partly or (*texts, *integers) if hints_at_labels(n)]
         if texts and self._has_texts_or_images():  # so that codes are no features
             alike += [n for n in integers if self._are_codes(n)]
             alike = [*texts, *alike] if alike else []
@@ -338,9 +339,8 @@ class Chooser:
         rival = last if is_rival else label
         if partly and rival is not None and rival not in partly and not alike:
             alike = [rival, *partly]
-        abroad = [n for n in (*texts, *integers) if LABEL_ABROAD.fullmatch(folded(n))]
-        if len(abroad) == 1:
-            label, alike = abroad[0], []
+        if len(hinted) == 1:
+            label, alike = hinted[0], []
         if label is None or alike:
             self._ask_for_label(alike)
         self.roles.doubts.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LABEL_NAMES = ("label", "labels", "target", "class", "y", "category", "intent", "species")
-LABEL_WORD = re.compile(r"(.*[_\-. ])?(labels?|target|class)([_\-. ].*)?")
-# The same in other languages, which decide if the names in English leave several columns.
-LABEL_ABROAD = re.compile(
-    r"(.*[_\-. ])?(klasse|kategorie|zielvariable|clase|etiqueta|categor[ií]a|classe|étiquette|"
+LABEL_WORD = re.compile(r"(.*[_\W])?(labels?|target|class)([_\W].*)?", re.DOTALL)
+# Names of labels, also in other languages, that decide if those above leave several columns.
+LABEL_HINT = re.compile(
+    r"(.*[_\W])?(ground[_\W]?truth|gt|y_true|lbl|cls|outcome|diagnosis|sentiment|emotion|topic|genre|"
+    r"survived|churn(ed)?|klasse|kategorie|zielvariable|clase|etiqueta|categor[ií]a|classe|étiquette|"
     r"cat[ée]gorie|r[óo]tulo|etichetta|klasa|etykieta|kategoria|класс|метка|категория|etiket|sınıf|"
-    r"klass|标签|標籤|类别|類別|分类|ラベル|クラス|カテゴリー?|라벨|레이블|클래스|nhãn)([_\-. ].*)?"
+    r"klass|标签|標籤|类别|類別|分类|ラベル|クラス|カテゴリー?|라벨|레이블|클래스|nhãn)([_\W].*)?",
+    re.DOTALL,
 )
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # between words, as in ClassId
 TEXT_NAMES = (
@@ -107,11 +110,22 @@ def names_labels(name: str) -> bool:
 
     Examples
     --------
-    >>> names_labels("Label"), names_labels("ClassId"), names_labels("width")
+    >>> names_labels("Label:"), names_labels("ClassId"), names_labels("width")
     (True, True, False)
     """
-    words = folded(CAMEL.sub("_", name))
+    words = folded(CAMEL.sub("_", unicodedata.normalize("NFKC", name)))
     return folded(name) in LABEL_NAMES or LABEL_WORD.fullmatch(words) is not None
+
+
+def hints_at_labels(name: str) -> bool:
+    """Whether the name of a column has another word for labels, which may mean something else.
+
+    Examples
+    --------
+    >>> hints_at_labels("Klasse"), hints_at_labels("Outcome (1: yes)"), hints_at_labels("width")
+    (True, True, False)
+    """
+    return LABEL_HINT.fullmatch(folded(name)) is not None
 
 
 def mentioned_split(name: str) -> str | None:

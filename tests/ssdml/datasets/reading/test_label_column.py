@@ -35,7 +35,19 @@ def test_coordinates_beside_a_class_are_features(read, frame):
     assert_features(read(frame.rename(columns={"class": "kind"})), frame, "x", "y")
 
 
-@pytest.mark.parametrize("name", ["true_label", "label_text", "fine label", "class_name"])
+WORDED = [
+    "true_label",
+    "label_text",
+    "fine label",
+    "class_name",
+    "Label:",
+    "[class]",
+    "class\n(b/c)",
+]
+WORDED += ["\u200blabel", "\uff2c\uff41\uff42\uff45\uff4c"]  # an invisible sign, and wide letters
+
+
+@pytest.mark.parametrize("name", WORDED)
 def test_label_is_known_by_a_word_of_its_name(read, frame, name):
     data = read(frame.rename(columns={"label": name}).assign(city=["Ulm", "Bonn"] * 20))
     assert data.class_names == ("cat", "dog", "eel")
@@ -50,10 +62,20 @@ def test_label_is_guessed_with_a_doubt(read, frame):
     assert not read(codes, label="animal").summary.doubts
 
 
-@pytest.mark.parametrize(
-    "name", ["Klasse", "etiqueta", "Catégorie", "etichetta 1", "класс", "标签"]
-)
-def test_names_of_labels_in_other_languages_decide_between_columns(read, frame, name):
+HINTS = [
+    "Klasse",
+    "etiqueta",
+    "Catégorie",
+    "etichetta 1",
+    "класс",
+    "标签",
+    "Ground truth",
+    "Outcome",
+]
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_other_names_of_labels_decide_between_columns(read, frame, name):
     frame = frame.rename(columns={"label": name})
     frame["codes"] = np.arange(N) % 2
     for other in (["Ulm", "Bonn"], ["one of the texts", "another of the texts"]):
@@ -63,6 +85,11 @@ def test_names_of_labels_in_other_languages_decide_between_columns(read, frame, 
     frame["codes"] = frame[name].map({"cat": 1, "dog": 2, "eel": 3})
     coded = frame.rename(columns={name: "other", "codes": name}).dropna()
     assert read(coded).class_names == ("1", "2", "3")
+    partly = frame.drop(columns="codes").rename(columns={name: "rel"})
+    with pytest.raises(ValueError, match=rf"holds the labels, '{name}' or 'rel'\?"):
+        read(partly.assign(**{name: ["Ulm", "Bonn"] * (N // 2)}))
+    with pytest.raises(ValueError, match="which column holds the labels, 'label_a' or 'label_b'"):
+        read(frame.assign(label_a=["a", "b"] * (N // 2), label_b=["c", "d"] * (N // 2)))
 
 
 def test_last_column_before_ids_and_predictions_is_guessed(tmp_path, frame):
@@ -342,6 +369,12 @@ def test_minus_one_as_a_class_is_doubted(read, frame):
     assert "the only class is '1', as -1 means no label" in str(data.summary)
     data = read(frame.assign(label=[-2, -1, 0, 1] * 10))
     assert "'-2' is a class, as -1 means no label; if -1 is a class, rename" in str(data.summary)
+
+
+def test_large_whole_numbers_are_told_apart(read, frame):
+    classes = [str(2**64), str(2**64 + 1)]
+    data = read(frame.assign(label=classes * 20))
+    assert (list(data.class_names), data.summary.doubts) == (classes, [])
 
 
 def test_a_lone_negative_number_may_be_a_mark(read, frame):
