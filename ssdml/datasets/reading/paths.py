@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,7 @@ from ssdml.utils.files import (
 
 ANNOTATIONS = "annotations"  # the folder of them, as of COCO
 REMARKS = (".md", ".html", ".xml")  # rather about samples than samples
+DIGITS = re.compile(r"\d+")
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -172,11 +174,13 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
         return _leave_out(read_rows(table, choice), folder, unread)
     if tables and not has_images:
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
+        doubts = []
         if choice.needs_label and choice.label is None:
-            _refuse_classes(folder, [table for _, table in parts])
+            doubts = _doubt_classes(folder, [table for _, table in parts])
         table = joined(folder, [(_part(folder, p), t) for p, t in parts])
         unread = [p for p in files if p not in tables]
-        table = replace(table, doubts=(*table.doubts, *_doubt_samples(folder, unread)))
+        doubts += _doubt_samples(folder, unread)
+        table = replace(table, doubts=(*table.doubts, *doubts))
         return _leave_out(read_rows(table, choice), folder, unread)
     arrays = [p for p in arrays if p.suffix.lower() == ".npy"]
     if arrays and not has_images:
@@ -427,15 +431,21 @@ def _names(path: Path, key: str, inner: str | None = None) -> list[str]:
     return found
 
 
-def _refuse_classes(folder: Path, tables: list[Table]) -> None:
-    """Raise ValueError if tables without labels are in several folders, which may be classes."""
+def _doubt_classes(folder: Path, tables: list[Table]) -> list[str]:
+    """Doubt the names of tables without labels, which may be classes; refuse several folders."""
+    if any(names_labels(name) for table in tables for name in table.columns.column_names):
+        return []
     places = sorted({t.path.parent for t in tables} - {folder})
-    named = (name for table in tables for name in table.columns.column_names)
-    if len(places) > 1 and not any(map(names_labels, named)):
-        if None in (mentioned_split(place.name) for place in places):
-            raise ValueError(
-                f"{folder}: which column holds the labels? None is called label, and the tables "
-                f"are in {listed([place.name for place in places])}. If these are classes, write "
-                "them into a column: frame['label'] = folder; else pass --label NAME "
-                "(label='NAME')."
-            )
+    if len(places) > 1 and None in (mentioned_split(place.name) for place in places):
+        raise ValueError(
+            f"{folder}: which column holds the labels? None is called label, and the tables "
+            f"are in {listed([place.name for place in places])}. If these are classes, write them "
+            "into a column: frame['label'] = folder; else pass --label NAME (label='NAME')."
+        )
+    names = {DIGITS.sub("", table.path.stem) for table in tables}  # without numbers of parts
+    if places or len(names) < 2 or any(mentioned_split(name) for name in names):
+        return []
+    return [
+        f"if the names of the tables ({listed([t.path.name for t in tables])}) are classes, write "
+        "them into a column: frame['label'] = name"
+    ]

@@ -131,6 +131,28 @@ def test_tables_in_folders_of_classes_are_asked_for(tmp_path):
     assert read_path(tmp_path, Choice(label="step")).items.shape == (30, 1)
 
 
+@pytest.mark.parametrize(
+    ("names", "are_classes"),
+    [("run walk", True), ("part-0 part-1", False), ("train test", False), ("s1_train s2", False)],
+)
+def test_names_of_tables_without_labels_are_doubted(tmp_path, names, are_classes):
+    for k, name in enumerate(names.split()):
+        rows = [f"{k}.{i},{i % 3}\n" for i in range(9)]
+        (tmp_path / f"{name}.csv").write_text("speed,step\n" + "".join(rows))
+    told = "if the names of the tables (run.csv, walk.csv) are classes, write them into a column"
+    assert any(told in doubt for doubt in read_path(tmp_path).summary.doubts) == are_classes
+    choice = Choice(label="step")
+    assert not any(told in doubt for doubt in read_path(tmp_path, choice).summary.doubts)
+
+
+def test_questions_about_labels_tell_of_the_names_of_tables(tmp_path):
+    for name in ("pos", "neg"):
+        lines = [f"text {i} of {name} ones\n" for i in range(4)]
+        (tmp_path / f"{name}.txt").write_text("".join(lines))
+    with pytest.raises(ValueError, match=r"holds the labels\?.* the tables \(neg\.txt, pos\.txt\)"):
+        read_path(tmp_path)
+
+
 def test_rows_that_hugging_face_selects_by_indices_are_refused(tmp_path):
     state = {"_data_files": [{"filename": "data.arrow"}]}
     pd.DataFrame({"a": [1.5, 2], "label": ["x", "y"]}).to_feather(tmp_path / "data.arrow")
