@@ -89,7 +89,9 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
     if raw.summary is not None:
         raw.summary.doubts += _doubts_of_copies(raw, codes) + _doubts_of_repeated(raw, codes)
         raw.summary.doubts += _doubts_of_images(raw, codes)
-        _summarize(raw.summary, raw.labels, codes, [class_name(c) for c in classes])
+        names = [class_name(c) for c in classes]
+        raw.summary.doubts += _doubts_of_test(raw, codes, names)
+        _summarize(raw.summary, raw.labels, codes, names)
     return codes, classes
 
 
@@ -183,6 +185,24 @@ def _doubts_of_copies(raw: RawItems, codes: Ints) -> list[str]:
     return [
         f"feature {listed(found)} has one value for each class, as a code of the labels has; if it "
         f"was made from the labels, pass --ignore {found[0]} (ignore=[{found[0]}])"
+    ]
+
+
+def _doubts_of_test(raw: RawItems, codes: Ints, names: Sequence[str]) -> list[str]:
+    """Doubt labels that are numbers in the training rows alone, or in the test rows alone."""
+    if raw.test is None:
+        return []
+    train, test = (
+        [names[code] for code in np.unique(codes[rows & (codes >= 0)])]
+        for rows in (~raw.test, raw.test)
+    )
+    if not train or not test or all(map(WHOLE.fullmatch, train)) == all(map(WHOLE.fullmatch, test)):
+        return []
+    if not {*train}.isdisjoint(test):
+        return []
+    return [
+        f"the classes of the test rows ({listed(test)}) are none of the training rows "
+        f"({listed(train)}); if some are codes of the others, write names in their place"
     ]
 
 

@@ -39,6 +39,22 @@ def test_labels_of_several_names_are_refused(tmp_path, needs_label):
         read_path(tmp_path, Choice(needs_label=needs_label))
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "is_told"),
+    [
+        *(("01", "xy", True), ("xy", "01", True), ("01", "23", False), ("wx", "yz", False)),
+        *(("0x", "01", False), ("01", " ", False)),
+    ],
+)
+def test_codes_of_the_classes_of_test_rows_are_told(tmp_path, train, test, is_told):
+    for name, labels in (("train", train), ("test", test)):
+        rows = [f"{k}.5,{i}.25,{label}\n" for k, label in enumerate(labels) for i in range(3)]
+        (tmp_path / f"{name}.csv").write_text(f"a,b,label\n0.1,{len(name)},\n" + "".join(rows))
+    data = read_dataset(tmp_path, Choice())
+    told = f"of the test rows ({', '.join(test)}) are none of the training rows ({train[0]}"
+    assert any(told in doubt for doubt in data.summary.doubts) == is_told
+
+
 @pytest.mark.parametrize("copy", ["t (1).csv", "raw/t.csv"])
 def test_copies_of_a_table_are_refused(tmp_path, copy):
     for name in ("t.csv", copy):
