@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
@@ -173,6 +173,7 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
         table = replace(table, doubts=(*_doubt_texts(folder, unread, texts),))
         return _leave_out(read_rows(table, choice), folder, unread)
     if tables and not has_images:
+        _refuse_named_texts(folder, tables, encoding)
         parts = [(p, _with_keys(folder, read_table(p, encoding=encoding))) for p in tables]
         doubts = []
         if choice.needs_label and choice.label is None:
@@ -429,6 +430,22 @@ def _names(path: Path, key: str, inner: str | None = None) -> list[str]:
     if not isinstance(found, list) or not found or not all(isinstance(n, str) for n in found):
         raise ValueError(f"{path}: {key!r} must be a list of names. Save the data set again.")
     return found
+
+
+def _refuse_named_texts(folder: Path, tables: Sequence[Path], encoding: str | None) -> None:
+    """Raise ValueError if a table names texts in files of their own."""
+    texts = {p.stem: p.name for p in tables if p.suffix.lower() == ".txt"}
+    for path in tables if texts else ():
+        table = read_table(path, encoding=encoding) if table_suffix(path) in LISTINGS else None
+        for column in table.columns.columns if table is not None else ():
+            cells = (str(column[row].as_py()).strip().replace("\\", "/") for row in (0, -1))
+            found = [texts.get(PurePosixPath(cell.removesuffix(".txt")).name) for cell in cells]
+            if all(found):
+                raise ValueError(
+                    f"{folder}: its tables must hold the texts; got their files in {path.name}, "
+                    f"such as {found[0]!r}. Write them into a column: frame['text'] = "
+                    "[open(name).read() for name in names]."
+                )
 
 
 def _doubt_classes(folder: Path, tables: list[Table]) -> list[str]:

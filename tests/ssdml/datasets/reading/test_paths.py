@@ -293,10 +293,14 @@ def test_arrays_beside_a_table_are_asked_for(tmp_path, name):
         read_path(tmp_path)
 
 
-def test_texts_beside_a_table_of_their_names(tmp_path):
-    write_texts(tmp_path, ["1.txt", "2.txt"])
-    (tmp_path / "labels.csv").write_text("file,label\n1.txt,x\n2.txt,y\n")
-    with pytest.raises(ValueError, match=r"labels\.csv lacks 1\. Name one file, or join"):
+@pytest.mark.parametrize("text", ["a single line", "one, line", "some\nlines\n"])
+@pytest.mark.parametrize("name", ["{}.txt", "texts/{}.txt", "docs\\{}.txt", "{}"])
+def test_texts_beside_a_table_of_their_names(tmp_path, name, text):
+    write_texts(tmp_path, ["1.txt", "2.txt"], text)
+    rows = [f"{name.format(1)},x\n", f"{name.format(2)},y\n"]
+    (tmp_path / "labels.csv").write_text("file,label\n" + "".join(rows))
+    message = r"must hold the texts; got their files in labels\.csv, such as '1\.txt'\. Write"
+    with pytest.raises(ValueError, match=message):
         read_path(tmp_path)
 
 
