@@ -75,6 +75,12 @@ SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
     (b"BZh91AY&SY", "compressed by bzip2", (".bz2",), ""),
     (b"PAR1\x15", "a Parquet file", (".parquet", ".pq"), ""),
     (b"ARROW1\x00\x00", "an Arrow file", (".arrow", ".feather", ".ipc"), ""),
+    (
+        b"FEA1\x00\x00\x00\x00",
+        "a file of Feather 1",
+        (),
+        "Write version 2, as pyarrow.feather does",
+    ),
     (b"\x93NUMPY", "an array of NumPy", (".npy",), ""),
     (b"\xd0\xcf\x11\xe0", "an Excel file of before 2007", (), WAYS_OUT[".xls"]),
     (b"\x89HDF\r\n", "an HDF5 file", (), WAYS_OUT[".h5"]),

@@ -70,6 +70,9 @@ DISGUISED = {
     ),
     ("w.txt", r"a file of rich text"): lambda path: path.write_text("{\\rtf1 a, b}\n"),
     ("t.txt", r"an Arrow file"): lambda path: pd.DataFrame({"p": [1]}).to_feather(path),
+    ("t.feather", r"a file of Feather 1\. Write version 2"): lambda path: path.write_bytes(
+        b"FEA1\0\0\0\0\1"
+    ),
     ("t.npz", r"an array of NumPy\. .* \.npy"): lambda path: write(np.save, path),
     ("t.npy", r"a zip file"): lambda path: write(np.savez, path),
     ("t.parquet", r"a pointer of Git LFS\. .*git lfs pull"): lambda path: path.write_text(POINTER),
