@@ -125,8 +125,11 @@ def is_table(X: Any) -> bool:
 def as_array(X: Any, who: str, name: str) -> npt.NDArray[Any]:
     """Convert lists, tensors and arrays of other libraries, by ``__array__`` or else by DLPack.
 
-    Shorter numbers that NumPy lacks, such as bfloat16 of JAX, become float32.
+    Shorter numbers that NumPy lacks, such as bfloat16 of JAX, become float32; masked entries raise
+    ValueError.
     """
+    if isinstance(X, np.ma.MaskedArray):
+        return _without_mask(X, who, name)
     X = without_tensor(X, who, name)
     try:
         by_dlpack = hasattr(X, "__dlpack__") and not hasattr(X, "__array__")

@@ -13,8 +13,11 @@ import pytest
 import torch
 from scipy import sparse
 
+from ssdml.evaluation import reliability
+from ssdml.graphs import KNNGraph
 from ssdml.utils.validation import (
     UNLABELED,
+    as_array,
     as_generator,
     check_cells,
     check_labels,
@@ -262,3 +265,18 @@ def test_short_numbers_of_other_libraries_become_float32(name):
 def test_data_without_numbers_are_refused_with_a_way_out(X, error, message):
     with pytest.raises(error, match=f"^here: X {message}"):
         check_rows(X, "here")
+
+
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [
+        (lambda masked: reliability(masked, [True, False, True]), "confidence"),
+        (lambda masked: KNNGraph(np.zeros((3, 1), int), masked[:, None]), "distances"),
+        (lambda masked: as_array(masked, "who", "class_prior"), "class_prior"),
+    ],
+)
+def test_masked_entries_are_not_read_as_the_numbers_below(read, name):
+    masked = np.ma.masked_equal([0.5, 0.25, 1.0], 0.25)
+    with pytest.raises(ValueError, match=f"{name} must not have masked entries; got one at row 1"):
+        read(masked)
+    assert isinstance(as_array(np.ma.masked_array([1.0]), "who", "X"), np.ndarray)
