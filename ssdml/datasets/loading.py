@@ -227,8 +227,7 @@ def read_items(
     """
     name = str(name_or_path)
     if name in LAYOUTS:
-        chosen = [k for k in ("label", "text", "id", "features", "ignore") if getattr(choice, k)]
-        if chosen:
+        if chosen := choice.roles():
             _refuse_for_known(chosen[0], name)
         return read_known(name, data_dir)
     _check_path(name_or_path)
@@ -239,7 +238,16 @@ def read_items(
         )
         nearest = difflib.get_close_matches(str(path).lower(), LAYOUTS, n=1)
         raise FileNotFoundError(message + "".join(f" Did you mean {n!r}?" for n in nearest))
-    return read_path(path, choice, encoding=encoding)
+    raw = read_path(path, choice, encoding=encoding)
+    unused = choice.roles() if raw.table is None else []
+    if path.suffix.lower() in (".npz", ".mat"):  # whose arrays have names
+        unused = [role for role in unused if role == "ignore"]
+    if unused:
+        raise ValueError(
+            f"{path}: {unused[0]} must name a column of a table; got "
+            f"{getattr(choice, unused[0])!r}, and there is no table. Omit it."
+        )
+    return raw
 
 
 def _refuse_for_known(argument: str, name: str) -> NoReturn:

@@ -83,6 +83,12 @@ class Choice:
     model: str | None = None
     label_of_fit: str | None = None
 
+    def roles(self) -> list[str]:
+        """Return the roles of the columns that the user named, not a model."""
+        of_model = ("text", "features") if self.model is not None else ()
+        roles = ("label", "text", "id", "features", "ignore")
+        return [role for role in roles if getattr(self, role) and role not in of_model]
+
 
 @dataclass
 class Roles:

@@ -300,6 +300,28 @@ def test_user_files_may_have_missing_labels(tmp_path, write, kind):
     assert mine.item_shape is None
 
 
+def write_images(root):
+    for name in ("a/1.png", "b/2.png"):
+        (root / name).parent.mkdir()
+        Image.new("L", (2, 2)).save(root / name)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("write", "roles"),
+    [
+        (write_images, ("label", "text", "id", "features", "ignore")),
+        (write_npy, ("label", "text", "id", "features", "ignore")),
+        (write_npz, ("ignore",)),
+    ],
+)
+def test_columns_are_named_in_tables_only(tmp_path, write, roles):
+    path = write(tmp_path)
+    for role in roles:
+        with pytest.raises(ValueError, match=f"{role} must name a column of a table; got .*'a'"):
+            load_dataset(path, **{role: "a"})
+
+
 def test_samples_without_labels_are_read_if_asked_for(tmp_path):
     table, folder = tmp_path / "new.csv", tmp_path / "flat"
     table.write_text("a,b\n1.0,2.0\n3.0,4.0\n")
