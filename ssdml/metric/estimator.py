@@ -86,6 +86,8 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
     n_jobs : int or None
         Threads of neighbor search and propagation; the result does not depend on it.
     random_state : int, RandomState or None
+        Draws follow the order of the rows and of the sorted classes: with new names in another
+        order, the same seed gives other draws.
     verbose : int
         1 or more: draw a progress bar if standard error is a terminal.
 
