@@ -39,7 +39,7 @@ parser.add_argument(
     "--features",
     nargs="+",
     default=["auto"],
-    help="auto, unit, components or raw; one value, or one per data set",
+    help="auto, unit, components, standardized or raw; one value, or one per data set",
 )
 parser.add_argument("--tuned", action="store_true", help="choose parameters on the labeled samples")
 parser.add_argument("--deep", action="store_true", help="train networks on images")

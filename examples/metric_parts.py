@@ -1,4 +1,4 @@
-"""What a metric learned from a few labels, and its parts, are worth where they may matter.
+"""Evaluate a metric learned from a few labels, and its parts, on classes without labels.
 
 ``python examples/metric_parts.py digits caltech101 --out parts`` labels five samples of each of
 half of the classes. It scores the input, ``SSDML``, and ``DeepSSDML`` with a residual head on the

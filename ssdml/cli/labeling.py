@@ -84,8 +84,8 @@ def suggest_next(
     rows = rows[~np.isin(rows, new)][:n]
     if len(new):
         say(
-            f"{counted(len(new), 'label')} in {data} came after the fit and did not take part; to "
-            "use them, run `ssdml fit` again."
+            f"{counted(len(new), 'label')} in {data} came after the fit and are not used; to use "
+            "them, run `ssdml fit` again."
         )
     columns: dict[str, Any] = {
         **{name: every[rows] for name, every in samples.numbered(raw, n_samples).items()},

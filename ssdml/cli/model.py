@@ -237,7 +237,7 @@ def predict(
     if hasattr(learned, "backbone"):
         say(
             "Confidences of networks are not calibrated: compare them with each other, but do not "
-            "read them as shares of right labels."
+            "read them as probabilities of being right."
         )
 
 
@@ -286,7 +286,7 @@ def evaluate(
         put(f"{json.dumps(scores)}\n")
         return
     if gallery is None and len(set(y[~is_unlabeled(y)].tolist())) == 1:
-        say("All labels are of one class, so these scores tell nothing. Label others.")
+        say("All labels are of one class, so these scores mean nothing. Label samples of others.")
     print_columns(("score", "%"), [(name, f"{value:.1f}") for name, value in scores.items()])
     next_steps("score the features as they were, too: the difference is what the embedding gains")
 

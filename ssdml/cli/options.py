@@ -40,8 +40,9 @@ Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")]
 Form = Annotated[
     str,
     typer.Option(
-        help="Form of the features: unit (samples of length 1), components (64 of these), "
-        "standardized (columns of variance 1), raw or auto."
+        help="Form of the features: unit (mean subtracted, samples of length 1), components (64 "
+        "principal components of these), standardized (columns of variance 1), raw, or auto: "
+        "unit for named data sets, raw for your files."
     ),
 ]
 Resume = Annotated[

@@ -60,15 +60,16 @@ def compare(
         bool, typer.Option("--deep", help="Add methods that train networks on images: deep-ssdml.")
     ] = False,
     weights: Annotated[
-        Path | None, typer.Option(help="Initial weights of networks, for photographs in files.")
+        Path | None, typer.Option(help="Initial weights of networks, for sets of photographs such as cub.")
     ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(
             metavar="PAPER",
             show_default="dutta2021",
-            help="Paper whose networks and settings photographs in files get: chen2021, zhu2020, "
-            "li2020, dutta2021 or zheng2019; or dutta2021-lite, with EfficientNet-Lite0.",
+            help="Paper of the networks and settings, for sets of photographs such as cub: "
+            "chen2021, zhu2020, li2020, dutta2021 or zheng2019; or dutta2021-lite, with "
+            "EfficientNet-Lite0.",
         ),
     ] = None,
     data_dir: DataDir = None,
@@ -116,8 +117,8 @@ def study(
     draw: Annotated[
         str,
         typer.Option(
-            help="How labels are drawn, separated by commas. class: --budgets are per class. In "
-            "total: balanced, natural (at random), suggested (by suggest_labels)."
+            help="How labels are drawn, separated by commas: class (--budgets are per class); or, "
+            "with budgets in total, balanced, natural (at random), suggested (by suggest_labels)."
         ),
     ] = "class",
     noise: Annotated[str, typer.Option(help="Shares of wrong labels, like 0,0.1,0.3.")] = "0",

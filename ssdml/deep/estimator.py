@@ -57,7 +57,7 @@ class DeepSSDML(DeepEstimator):
         Of the angular losses, in degrees.
     augment : {"auto", "handwriting"}, None or callable
         Function that returns views of a batch, ``augment(samples, generator)``. "auto": affine
-        transformations of images, for color images also flips, changes of colors and tones, and
+        transformations of images, for color images also flips, color jitter, tone operations, and
         cutout; feature vectors are unchanged. "handwriting": smooth warps, too.
     learn_from : {"propagated", "labeled"}
         Samples of the class loss and of the triplets within the batch. "propagated": of the

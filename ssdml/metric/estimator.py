@@ -59,20 +59,20 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
         Neighbors in the graph; at least 2 with ``mining="neighborhood"``.
     propagation : {"two-sided", "one-sided"}
         "two-sided": classes by classifiers and graph, and affinities between all samples.
-        "one-sided": classes by propagated labels alone, and affinities that labels reach only in
-        pairs with a labeled sample [1]_.
+        "one-sided": classes by propagated labels alone, and affinities that depend on
+        the labels only in pairs with a labeled sample [1]_.
     decay : float
         With one-sided propagation: between 0 and 1, the closer to 1, the farther labels propagate.
         With two-sided propagation, held-out labels decide.
     mining : {"propagated", "neighborhood"}
         Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
-        Weight of the input beside class probabilities and learned metric. "auto": from 0.8 to 1.2,
+        Weight of the input relative to class probabilities and learned metric. "auto": from 0.8 to 1.2,
         and more if held-out labels are predicted poorly; see
         :func:`ssdml.metric.selection.balanced_weight`. 0: the columns of L alone, one fewer
         than classes, a linear map of the input.
     angle : float
-        Of the angular objective, in degrees.
+        Angle of the angular objective, in degrees.
     max_rounds : int or None
         Rounds of learning classes and metric; from the second on, classes also propagate on the
         graph of the embedding. None: 2, or 1 beyond 70,000 samples or with one-sided propagation;

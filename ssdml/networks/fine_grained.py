@@ -257,7 +257,7 @@ def _googlenet() -> nn.Module:
     except (ImportError, RuntimeError) as error:  # RuntimeError if built for another torch
         raise ImportError(
             "fine_grained_backbone('googlenet') needs torchvision, built for the installed torch: "
-            f"pip install ssdml[vision] ({error})"
+            f"pip install 'ssdml[vision]' ({error})"
         ) from error
     layers = googlenet(weights=None, aux_logits=False, init_weights=False).named_children()
     dropped = ("avgpool", "dropout", "fc", "aux1", "aux2")
@@ -306,7 +306,7 @@ def _timm(name: str) -> nn.Module:
     except (ImportError, RuntimeError) as error:
         raise ImportError(
             f"fine_grained_backbone({name!r}) needs timm, and torchvision built for the installed "
-            f"torch: pip install ssdml[vision] ({error}). 'bn_inception' needs neither."
+            f"torch: pip install 'ssdml[vision]' ({error}). 'bn_inception' needs neither."
         ) from error
     if not timm.is_model(name):
         raise ValueError(

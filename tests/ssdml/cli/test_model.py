@@ -37,7 +37,7 @@ def test_evaluate_accepts_names_and_skips_unlabeled(run, arrays, tmp_path):
     assert by_name == run("evaluate", arrays[0], tmp_path / "names.csv", "--json").stdout
     np.save(tmp_path / "names.npy", np.where(names == "ant", "ant", ""))
     one_class = run("evaluate", arrays[0], tmp_path / "names.npy")
-    assert "All labels are of one class, so these scores tell nothing" in one_class.stderr
+    assert "All labels are of one class, so these scores mean nothing" in one_class.stderr
 
 
 def test_fitted_model_transforms(run, arrays, tmp_path):
