@@ -26,6 +26,7 @@ from torch import nn
 from ssdml.networks.data import Samples
 from ssdml.utils.files import check_regular
 from ssdml.utils.persistence import default_mode
+from ssdml.utils.torch_tools import as_bytes
 from ssdml.utils.typing import Ints
 
 SCHEMA = 2
@@ -134,7 +135,7 @@ def digest(*states: Mapping[str, torch.Tensor]) -> str:
     found = hashlib.sha256()
     for name, value in (entry for state in states for entry in sorted(state.items())):
         found.update(name.encode())
-        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        found.update(as_bytes(value.cpu()).numpy().data)
     return found.hexdigest()
 
 

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
@@ -21,6 +22,7 @@ from ssdml.utils.parallel import SharedSetting
 from ssdml.utils.validation import check_tensor
 
 HALVES = (torch.float16, torch.bfloat16)
+NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -311,9 +313,35 @@ def load_whole_state(module: nn.Module, state: Mapping[str, torch.Tensor]) -> No
     module.load_state_dict({name: part for name, part in state.items() if name not in left_out})
     with torch.no_grad():
         for name, own in module.named_buffers():
-            given = state.get(LEFT_OUT + name, own).to(own)
-            if given.shape == own.shape and not torch.equal(given, own):  # expanded ones are equal
+            given = state.get(LEFT_OUT + name)
+            if given is None or given.shape != own.shape:
+                continue
+            if not torch.equal(as_bytes(given.to(own)), as_bytes(own)):  # expanded ones are equal
                 own.copy_(given)
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a tensor, one after another, whatever its dtype and layout.
+
+    Examples
+    --------
+    >>> as_bytes(torch.tensor(1.0, dtype=torch.bfloat16))
+    tensor([128,  63], dtype=torch.uint8)
+    """
+    return tensor.detach().contiguous().view(-1).view(torch.uint8)
+
+
+def as_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """Return a tensor as an array; floats that NumPy lacks, such as bfloat16, become float32.
+
+    Examples
+    --------
+    >>> as_numpy(torch.ones(1, dtype=torch.bfloat16))
+    array([1.], dtype=float32)
+    """
+    if tensor.is_floating_point() and tensor.dtype not in NUMPY_FLOATS:
+        tensor = tensor.float()
+    return tensor.detach().cpu().numpy()
 
 
 def batch_norms(network: nn.Module) -> list[_BatchNorm]:

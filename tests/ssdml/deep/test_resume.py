@@ -362,6 +362,40 @@ def test_buffers_that_a_state_leaves_out_are_restored(digits, tmp_path):
     np.testing.assert_array_equal(resumed.transform(X), model.transform(X))
 
 
+class Odd(nn.Module):
+    """A network with weights in bfloat16, and infinite, complex and float8 buffers."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(64, 32).bfloat16()
+        mask = torch.full((32,), -torch.inf)
+        mask[:9] = 0
+        self.register_buffer("mask", mask)
+        self.register_buffer("scale", torch.full((32,), 2.0).to(torch.float8_e5m2))
+        self.register_buffer("left_out", self.scale.clone(), persistent=False)
+        self.register_buffer("phase", torch.randn(32).mul(1j).exp(), persistent=False)
+
+    def forward(self, x):
+        outputs = self.linear(x.flatten(1).bfloat16()).float()
+        shares = (outputs + self.mask).softmax(dim=1)
+        return outputs * shares * self.scale.float() * self.phase.imag
+
+
+def test_weights_and_buffers_of_other_kinds_are_saved_and_resumed(digits, tmp_path):
+    X, _, labels = digits
+    options = {"epochs": 2, "epochs_per_partition": 1, "checkpoint_dir": tmp_path / "run"}
+    model = small_model(backbone=Odd(), **options).fit(X, labels)
+    model.save(tmp_path / "model")
+    other = Odd()
+    other.phase.conj_physical_()
+    loaded = DeepSSDML.load(tmp_path / "model", backbone=other)
+    resumed = small_model(backbone=Odd(), **options).fit(X, labels)
+    for twin in (loaded, resumed):
+        assert twin.network_.backbone.backbone.linear.weight.dtype == torch.bfloat16
+        np.testing.assert_array_equal(twin.transform(X), model.transform(X))
+
+
 @pytest.mark.parametrize("below", [True, False])
 def test_unwritable_folder_fails_before_training(digits, tmp_path, monkeypatch, below):
     X, _, labels = digits
