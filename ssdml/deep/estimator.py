@@ -20,6 +20,7 @@ from ssdml.networks.augmentation import HANDWRITING, strong_and_weak
 from ssdml.networks.backbones import paper_network
 from ssdml.networks.data import Samples
 from ssdml.utils.distributed import broadcast_weights, from_first_rank
+from ssdml.utils.torch_tools import check_state
 from ssdml.utils.typing import Array
 
 if TYPE_CHECKING:
@@ -282,6 +283,7 @@ class DeepSSDML(DeepEstimator):
             raise type(error)(
                 f"losses must be a loss, or a list of losses or of pairs (weight, loss); {error}"
             ) from error
+        check_state(given, "losses")
         if any(part.is_meta for part in (*given.parameters(), *given.buffers())):
             raise ValueError(
                 "losses must have weights; got some on the meta device. Create them outside of "

@@ -24,6 +24,7 @@ from ssdml.utils.persistence import Refusal
 from ssdml.utils.torch_tools import (
     HALVES,
     batch_norms,
+    check_state,
     evaluating,
     is_out_of_memory,
     load_whole_state,
@@ -142,12 +143,7 @@ def new_network(
                 f"backbone must be a module of Python; got {type(backbone).__name__}, whose copy "
                 "cannot be trained. Pass the module before torch.jit, or torch.compile it."
             )
-        packed = [n for n, part in backbone.state_dict().items() if not torch.is_tensor(part)]
-        if packed:
-            raise TypeError(
-                f"backbone must keep its state in tensors; {packed[0]} is none, as in quantized "
-                "modules. Pass the module before it is quantized."
-            )
+        check_state(backbone, "backbone")
         if any(weights.is_meta for weights in backbone.parameters()):
             raise ValueError(
                 "backbone must have weights; got some on the meta device. Create it outside of "

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
 
 from ssdml.utils.parallel import SharedSetting
 from ssdml.utils.validation import check_tensor
@@ -302,6 +303,26 @@ def whole_state(module: nn.Module) -> dict[str, torch.Tensor]:
     state = module.state_dict()
     left_out = {LEFT_OUT + n: part for n, part in module.named_buffers() if n not in state}
     return dict(state) | left_out
+
+
+def check_state(module: nn.Module, name: str) -> None:
+    """Raise unless the state of a module can be copied and saved."""
+    for key, part in whole_state(module).items():
+        if not torch.is_tensor(part):
+            raise TypeError(
+                f"{name} must keep its state in tensors; {key} is none, as in quantized modules. "
+                "Pass the module before it is quantized, or without get_extra_state."
+            )
+        if is_lazy(part):
+            raise TypeError(
+                f"{name} must have weights; {key} has no shape yet, as in lazy modules. Call the "
+                "module on a batch once."
+            )
+        if part.layout != torch.strided:
+            raise TypeError(
+                f"{name} must keep its state in dense tensors; {key} is {part.layout}. Register "
+                "its indices and values as two buffers, or keep it dense."
+            )
 
 
 def load_whole_state(module: nn.Module, state: Mapping[str, torch.Tensor]) -> None:

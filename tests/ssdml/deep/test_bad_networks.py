@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from ssdml import DeepSSDML
-from ssdml.losses import GraphConsistency
+from ssdml.losses import BinomialDevianceLoss, GraphConsistency
 from ssdml.networks.backbones import named_backbone
 from ssdml.networks.metric_network import lay_channels_last
 from tests.deep import small_model, small_network, small_published_model
@@ -417,6 +417,24 @@ class TestBadInput:
         network, message = Packed(small_network()), "must keep its state in tensors; _extra_state"
         with pytest.raises(TypeError, match=f"backbone {message}"):
             small_model(backbone=network).fit(digits[0], digits[2])
+
+    @pytest.mark.parametrize("persistent", [True, False])
+    def test_rejects_sparse_state(self, digits, persistent):
+        network, loss = small_network(), BinomialDevianceLoss()
+        for module in (network, loss):
+            module.register_buffer("links", torch.eye(4).to_sparse(), persistent=persistent)
+        message = r"must keep its state in dense tensors; .*links is torch\.sparse_coo\. Register"
+        for options in ({"backbone": network}, {"losses": loss}):
+            with pytest.raises(TypeError, match=f"{next(iter(options))} {message}"):
+                small_model(**options).fit(digits[0], digits[2])
+
+    def test_rejects_a_lazy_backbone(self, digits):
+        network = nn.Sequential(nn.Flatten(), nn.LazyLinear(32))
+        message = r"must have weights; 1\.weight has no shape yet, .* Call the module on a batch"
+        with pytest.raises(TypeError, match=f"backbone {message}"):
+            small_model(backbone=network).fit(digits[0], digits[2])
+        network(torch.zeros(2, 1, 8, 8))
+        small_model(backbone=network, epochs=1).fit(digits[0], digits[2])
 
     def test_rejects_a_backbone_that_cannot_be_copied(self, digits):
         network, message = small_network(), r"that copy\.deepcopy copies; got .* Keep no tensors"
