@@ -43,6 +43,8 @@ from ssdml.utils.progress import Show
 from ssdml.utils.torch_tools import (
     load_whole_state,
     one_thread,
+    plain_numbers,
+    set_numbers,
     trains_in_bfloat16,
     whole_state,
 )
@@ -90,8 +92,9 @@ class PartitionTrainer(ABC):
         self.samples, self.labels, self.losses = samples, labels, losses
         self.estimator, self.seed, self.device = estimator, seed, device
         self.mixed = trains_in_bfloat16(estimator.mixed_precision, device)
-        learned: list[nn.Module] = [network] if losses is None else [network, losses]
-        self.initial_weights = digest(*(whole_state(part) for part in learned))
+        self.learned = nn.ModuleList([network] if losses is None else [network, losses])
+        self.initial_weights = digest(*map(whole_state, self.learned))
+        self.initial_numbers = plain_numbers(self.learned)
         self.stepper = Stepper(
             network,
             weight_decay=estimator.weight_decay,
@@ -427,6 +430,8 @@ class PartitionTrainer(ABC):
         tensors["distributions"] = torch.from_numpy(self.distributions)
         tensors |= {f"best.{k}": v for k, v in self.best.items()}
         state = {"history": self.history, "initial weights": self.initial_weights}
+        initial, numbers = self.initial_numbers, plain_numbers(self.learned).items()
+        state["numbers"] = {k: v for k, v in numbers if k not in initial or v != initial[k]}
         return Checkpoint(len(self.history), tensors, state)
 
     def resume(self, checkpoint: Checkpoint) -> None:
@@ -444,6 +449,7 @@ class PartitionTrainer(ABC):
         load_whole_state(self.network, checkpoint.part("network"))
         if self.losses is not None:
             load_whole_state(self.losses, checkpoint.part("losses"))
+        set_numbers(self.learned, checkpoint.state.get("numbers", {}))  # earlier versions kept none
         self.stepper.restore_optimizer(checkpoint.part("optimizer"))
         self.distributions = checkpoint.tensors["distributions"].numpy()
         self.history = checkpoint.state["history"]

@@ -341,6 +341,29 @@ def load_whole_state(module: nn.Module, state: Mapping[str, torch.Tensor]) -> No
                 own.copy_(given)
 
 
+def plain_numbers(module: nn.Module) -> dict[str, float]:
+    """Return the attributes of a module and its parts that are numbers, such as counters.
+
+    Examples
+    --------
+    >>> plain_numbers(nn.Sequential(nn.Dropout(0.5)))
+    {'0.p': 0.5, '0.inplace': False}
+    """
+    return {
+        f"{name}.{key}".lstrip("."): value
+        for name, part in module.named_modules()
+        for key, value in vars(part).items()
+        if isinstance(value, int | float) and not key.startswith("_") and key != "training"
+    }
+
+
+def set_numbers(module: nn.Module, numbers: Mapping[str, float]) -> None:
+    """Set what :func:`plain_numbers` returned."""
+    for name, value in numbers.items():
+        path, _, key = name.rpartition(".")
+        setattr(module.get_submodule(path), key, value)
+
+
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bytes of a tensor, one after another, whatever its dtype and layout.
 

@@ -7,11 +7,18 @@ import copy
 import numpy as np
 import pytest
 import torch
+from pytorch_metric_learning.losses import CrossBatchMemory
 from torch import nn
 
 from ssdml.deep import alternation as deep_run
 from ssdml.deep.trainer import PartitionTrainer
-from ssdml.losses import BinomialDevianceLoss, DensityAdaptivity, GraphConsistency, ProxyGMLLoss
+from ssdml.losses import (
+    BinomialDevianceLoss,
+    ContrastiveLoss,
+    DensityAdaptivity,
+    GraphConsistency,
+    ProxyGMLLoss,
+)
 from ssdml.networks.metric_network import MetricNetwork
 from ssdml.networks.training import Stepper
 from tests.deep import assert_same_weights, small_images, small_model, small_network
@@ -95,6 +102,39 @@ def test_losses_resume_to_the_same_bits(digits, tmp_path, monkeypatch):
         losses = [(0.5, ProxyGMLLoss(10, 16, ratio=0.5))]
     short = {"epochs": 3, "epochs_per_partition": 1, "losses": losses}
     at_once = small_model(**short).fit(X, labels)
+    model = small_model(**short, checkpoint_dir=tmp_path)
+    interrupt(monkeypatch, model, X, labels)
+    assert_same_weights(at_once, model.fit(X, labels))
+
+
+class Counting(nn.Module):
+    """A network that counts its steps in a plain number."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.n_steps = small_network(), 0
+
+    def forward(self, x):
+        self.n_steps += self.training
+        return self.inner(x) * (1 + self.n_steps % 10 / 10) + self.n_steps / 100
+
+
+@pytest.mark.parametrize("backbone", [True, False], ids=["backbone", "loss"])
+def test_counters_of_modules_are_in_checkpoints(digits, tmp_path, monkeypatch, backbone):
+    """CrossBatchMemory keeps its place in the queue in a number, which is in no state dict."""
+    X, _, labels = digits
+    queue = CrossBatchMemory(ContrastiveLoss(), 16, memory_size=300)
+    changes = {"backbone": Counting()} if backbone else {"losses": queue}
+    short = {"epochs": 3, "epochs_per_partition": 1} | changes
+    at_once = small_model(**short).fit(X, labels)
+    interrupt(monkeypatch, small_model(**short, checkpoint_dir=tmp_path), X, labels)
+    resumed = small_model(**short, checkpoint_dir=tmp_path).fit(X, labels)
+    assert_same_weights(at_once, resumed)
+    np.testing.assert_array_equal(resumed.transform(X), at_once.transform(X))
+
+
+def interrupt(monkeypatch, model, X, labels):
+    """Interrupt a fit after two partitions."""
     partition = PartitionTrainer.partition
 
     def stop(run, progress):
@@ -102,12 +142,10 @@ def test_losses_resume_to_the_same_bits(digits, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return partition(run, progress)
 
-    monkeypatch.setattr(PartitionTrainer, "partition", stop)
-    model = small_model(**short, checkpoint_dir=tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, labels)
-    monkeypatch.undo()
-    assert_same_weights(at_once, model.fit(X, labels))
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionTrainer, "partition", stop)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, labels)
 
 
 def test_rejects_batches_too_small_for_halves(digits):
