@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssdml.datasets.pixels import as_bytes, opened_image
-from ssdml.utils.files import open_regular, read_regular
+from ssdml.utils.files import as_path, open_regular, read_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -73,7 +73,7 @@ class ImageFiles:
                 "ImageFiles: size and enlarged must be at least 1; got "
                 f"size={size}, enlarged={enlarged}."
             )
-        self.folder, self.names = Path(folder), np.asarray(names, dtype=np.str_)
+        self.folder, self.names = as_path(folder), np.asarray(names, dtype=np.str_)
         self.size, self.enlarged = size, enlarged
 
     @property

@@ -21,6 +21,7 @@ from ssdml.datasets.reading.formats.delimited import COMPRESSED
 from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.texts import WORDS, embed_texts
+from ssdml.utils.files import as_path
 from ssdml.utils.labels import encode_partial_labels
 from ssdml.utils.typing import Array
 
@@ -197,7 +198,7 @@ def read_dataset(
     raw = read_items(name_or_path, choice, data_dir=data_dir, encoding=encoding)
     if name in LAYOUTS:
         return assembled(name, raw, CLASS_NAMES.get(name))
-    path = Path(name_or_path).expanduser()
+    path = as_path(name_or_path)
     if raw.items is not None and text_model is not None:
         raise ValueError(
             f"load_dataset: text_model must be None unless the samples are texts; got "
@@ -231,7 +232,7 @@ def read_items(
             _refuse_for_known(chosen[0], name)
         return read_known(name, data_dir)
     _check_path(name_or_path)
-    path = Path(name_or_path).expanduser()
+    path = as_path(name_or_path)
     if not path.exists():
         message = (
             f"{str(path)!r} is neither a data set ({', '.join(LAYOUTS)}) nor an existing path."

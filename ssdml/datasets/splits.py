@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.budgets import Budget, draw_labeled, mislabel, thin_classes
-from ssdml.utils.files import parse_json, read_regular
+from ssdml.utils.files import as_path, parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
 from ssdml.utils.validation import UNLABELED, check_count
@@ -103,13 +103,13 @@ class LabelScarceSplit:
     def save(self, path: str | Path) -> None:
         """Write the split to a JSON file, with its digest."""
         content = {"schema": SCHEMA, "sha256": self.digest, **self._content()}
-        with atomic_write(Path(path)) as unfinished:
+        with atomic_write(as_path(path)) as unfinished:
             unfinished.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> LabelScarceSplit:
         """Read a split that `save` wrote; reject a modified file."""
-        path = Path(path)
+        path = as_path(path)
         try:
             content = parse_json(read_regular(path))
             schema, digest = content.pop("schema"), content.pop("sha256")

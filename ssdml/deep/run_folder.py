@@ -19,6 +19,7 @@ from ssdml.deep.checkpoints import (
 from ssdml.deep.trainer import PartitionTrainer
 from ssdml.networks.data import Samples
 from ssdml.utils.distributed import from_first_rank, rank
+from ssdml.utils.files import as_path
 from ssdml.utils.persistence import atomic_write, cannot_write
 from ssdml.utils.typing import Ints
 
@@ -37,7 +38,7 @@ class RunFolder:
                 f"{type(model).__name__}: checkpoint_dir must name a folder, or be None; got ''. "
                 "Omit it, or pass '.' for the current folder."
             )
-        path = None if model.checkpoint_dir is None else Path(model.checkpoint_dir)
+        path = None if model.checkpoint_dir is None else as_path(model.checkpoint_dir)
         self.seed = from_first_rank(lambda: run_seed(model.random_state, path))
         self._path, self._config = path, dict[str, Any]()
         self._found: Checkpoint | None = None

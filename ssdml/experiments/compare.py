@@ -15,6 +15,7 @@ from ssdml.datasets.budgets import Budget
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.experiments.methods.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from ssdml.experiments.runs.results import Row
+from ssdml.utils.files import as_path
 from ssdml.utils.validation import as_list, check_count, choose
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def compare(
             f"compare: cluster must be an address or 'local'; got {cluster!r}. Pass the address of "
             "a dask scheduler, as in 'tcp://host:8786'."
         )
-    out = Path(out)
+    out = as_path(out)
     count_threads(n_jobs, "compare")  # checks it before anything is written
     refuse_other_results(out, resume)
     factories = _factories(methods, dataset, deep, weights, protocol)

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from ssdml.networks.bn_inception import BNInception
 from ssdml.networks.pooling import POOLINGS
-from ssdml.utils.files import check_regular
+from ssdml.utils.files import as_path, check_regular
 from ssdml.utils.validation import choose
 
 # Mean and scale of ImageNet's channels, nearly those by which photographs come standardized.
@@ -191,7 +191,7 @@ def load_weights(network: nn.Module, path: str | Path, name: str) -> None:
     Raises FileNotFoundError, or ValueError naming the first weight that is missing, left over, of
     another shape or layout, or not finite.
     """
-    given = _read_weights(Path(path).expanduser())
+    given = _read_weights(as_path(path))
     given = {key: value for key, value in given.items() if not key.startswith(CLASSIFIERS)}
     own = network.state_dict()
     # Old files lack the batch counts, which matter only with momentum=None.

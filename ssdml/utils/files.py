@@ -121,6 +121,17 @@ class MemoryLimitError(ValueError):
     """A file would take too much memory."""
 
 
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path, with ``~`` for the home folder as in a shell; names of no user stay.
+
+    Examples
+    --------
+    >>> as_path("~/model") == Path.home() / "model", as_path("~$lock.xlsx").name
+    (True, '~$lock.xlsx')
+    """
+    return Path(os.path.expanduser(path))  # that of Path raises for "~$lock.xlsx"
+
+
 @contextmanager
 def refuse_damage(path: Path, way_out: str, *errors: type[Exception]) -> Iterator[None]:
     """Turn errors of a library that reads a file into a ValueError that names it.

@@ -24,6 +24,7 @@ import numpy as np
 from ssdml._version import __version__
 from ssdml.utils.files import (
     MemoryLimitError,
+    as_path,
     check_memory,
     check_regular,
     open_regular,
@@ -145,7 +146,7 @@ def save_state(
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    folder = Path(folder)
+    folder = as_path(folder)
     earlier = _arrays_in_use(folder)
     config = {
         "sha256": UNSIGNED,
@@ -264,7 +265,7 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    folder = Path(folder)
+    folder = as_path(folder)
     _present(folder / CONFIG, name)
     config: dict[str, Any] = {}
     with restoring(folder, name, config):
@@ -366,7 +367,7 @@ def check_arrays(arrays: Mapping[str, Array], shapes: Mapping[str, str]) -> None
 def saved_config(folder: str | Path) -> dict[str, Any]:
     """Return the config of the model in a folder, unchecked; empty if it cannot be read."""
     try:
-        return _parsed(_config_in(Path(folder)))
+        return _parsed(_config_in(as_path(folder)))
     except (OSError, ValueError, TypeError):
         return {}
 

@@ -24,7 +24,7 @@ from ssdml.datasets.known.idx import read_idx_folder
 from ssdml.datasets.known.svhn import read_svhn
 from ssdml.datasets.reading.arrays import read_npy_folder, read_npy_pair
 from ssdml.datasets.reading.image_folders import read_image_zip
-from ssdml.utils.files import open_regular, read_text
+from ssdml.utils.files import as_path, open_regular, read_text
 
 __all__ = ["DatasetStatus", "dataset_status"]
 
@@ -143,14 +143,14 @@ def data_folders(data_dir: str | Path | None) -> list[Path]:
     """Return the folders to search, in order."""
     if not isinstance(data_dir, str | os.PathLike | None):
         raise TypeError(f"data_dir must be a path; got {data_dir!r}. Omit it, or pass a folder.")
-    if data_dir is not None and not Path(data_dir).is_dir():
+    if data_dir is not None and not as_path(data_dir).is_dir():
         raise NotADirectoryError(
             f"data_dir must be a folder; got {str(data_dir)!r}. Omit it to search $SSDML_DATA and "
             "the cache folder."
         )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssdml"
     named = [data_dir, os.environ.get("SSDML_DATA")]
-    return [*(Path(folder) for folder in named if folder), cache]
+    return [*(as_path(folder) for folder in named if folder), cache]
 
 
 def _find(name: str, data_dir: str | Path | None) -> tuple[Path, Layout]:

@@ -17,6 +17,7 @@ from ssdml.experiments.methods.base import Factory
 from ssdml.experiments.methods.deep import DeepMethod
 from ssdml.experiments.methods.protocols import DUTTA2021, Protocol
 from ssdml.experiments.methods.registry import DEEP_METHODS, DeepFactory
+from ssdml.utils.files import as_path
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import UNLABELED
 
@@ -63,7 +64,7 @@ class OfPhotographs(DeepMethod):
         """Scales and SHA-256 of the weights, which the parameters do not identify."""
         if self.weights is None:
             return f"{list(self.input_scales)}"
-        with Path(self.weights).expanduser().open("rb") as file:
+        with as_path(self.weights).open("rb") as file:
             return f"{list(self.input_scales)} {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 

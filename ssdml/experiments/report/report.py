@@ -22,6 +22,7 @@ from ssdml.experiments.runs.folder import read_folder
 from ssdml.experiments.runs.results import RESULTS, Row, budget_of, latest, methods_of
 from ssdml.experiments.runs.thumbnails import Thumbnails, load_thumbnails, thumbnails_path
 from ssdml.metric.fitted.maps import CLASS_COLORS, DARK_CLASS_COLORS
+from ssdml.utils.files import as_path
 from ssdml.utils.persistence import atomic_write
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def write_report(out: str | Path, sections: Sequence[Section] | None = None) -> 
     ...     write_report(out).name
     'report.html'
     """
-    out = Path(out)
+    out = as_path(out)
     page = render_report(read_sections(out) if sections is None else sections)
     report = out / REPORT
     with atomic_write(report) as unfinished:
@@ -74,7 +75,7 @@ def read_sections(out: str | Path) -> list[Section]:
     ValueError
         If the folder has no finished run.
     """
-    out = Path(out)
+    out = as_path(out)
     rows = [_visible_row(row) for row in latest(read_folder(out))]
     if not rows:
         raise ValueError(f"{out / RESULTS}: no run has finished. Run the comparison first.")

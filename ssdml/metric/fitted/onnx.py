@@ -21,6 +21,7 @@ from ssdml.classification.trees import FLOOR, Trees
 from ssdml.graphs.laplacian import WEIGHT_FLOOR
 from ssdml.graphs.neighbors.exact import SLACK
 from ssdml.metric.features import ClassRepresentation
+from ssdml.utils.files import as_path
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.torch_tools import own_settings
 from ssdml.utils.typing import Array
@@ -188,7 +189,7 @@ def write_onnx(
             "forward by torch; or use save."
         ) from error
     assert program is not None
-    with atomic_write(Path(path)) as unfinished:
+    with atomic_write(as_path(path)) as unfinished:
         program.save(unfinished, external_data=False)
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ssdml.datasets import load_dataset
+from ssdml import SSDML, DeepSSDML
+from ssdml.datasets import LabelScarceSplit, label_scarce_split, load_dataset
 from ssdml.utils.files import (
     VARIABLE,
     check_inside,
@@ -30,6 +31,7 @@ from ssdml.utils.files import (
     read_npz,
     read_regular,
 )
+from tests.deep import small_images, small_model, small_network
 
 
 def test_regular_files_and_links_to_them_are_read(tmp_path):
@@ -314,3 +316,28 @@ def test_npz_with_a_turned_byte_is_refused_or_whole(tmp_path, flip):
 def test_damaged_json_is_a_value_error(text):
     with pytest.raises(ValueError):
         parse_json(text)
+
+
+def test_home_is_found_wherever_a_path_is_given(tmp_path, monkeypatch):
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir(), elsewhere.mkdir()
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(home))
+    monkeypatch.chdir(elsewhere)
+    X, _, labels = small_images(n=120)
+    model = SSDML(random_state=0).fit(X.reshape(120, 64), labels)
+    model.save("~/model")
+    assert isinstance(SSDML.load(Path("~/model")), SSDML)
+    deep = small_model(epochs=1, checkpoint_dir="~/run").fit(X, labels)
+    deep.save("~/deep")
+    DeepSSDML.load("~/deep", backbone=small_network())
+    lines = [f"{i % 7},{i % 5},{'xy'[i % 2]}" for i in range(40)]
+    (home / "table.csv").write_text("\n".join(["a,b,label", *lines]))
+    split = label_scarce_split(load_dataset("~/table.csv"), 2, seed=0)
+    split.save("~/split.json")
+    assert LabelScarceSplit.load("~/split.json").digest == split.digest
+    names = {"model", "run", "deep", "split.json", "table.csv"}
+    assert {path.name for path in home.iterdir()} == names
+    assert not list(elsewhere.iterdir())
+    with pytest.raises(FileNotFoundError, match=r"'~\$table\.xlsx' is neither a data set"):
+        load_dataset("~$table.xlsx")  # of Excel, where a table is open
