@@ -119,7 +119,8 @@ class _Groups(NamedTuple):
             # Sorting exponential waiting times draws without replacement.
             waits = rng.standard_exponential(len(rows))
             if self.weights is not None:
-                waits /= self.weights[rows]
+                with np.errstate(over="ignore", divide="ignore"):  # next to far larger weights
+                    waits /= self.weights[rows]
             yield rows[np.argsort(waits)]
 
 
@@ -407,7 +408,20 @@ def _groups(
             f"{n_classes}. Draws all classes each time; pass n_classes={len(groups)}.",
             stacklevel=3,
         )
-    return _Groups(groups, weights)
+    return _Groups(groups, None if weights is None else _scaled(weights, order, starts))
+
+
+def _scaled(weights: Array, order: Indices, starts: Indices) -> Array:
+    """Scale the weights of each class by a power of two, to at most 1.
+
+    Those of other classes would drown in sums over all rows, and huge ones overflow. Classes begin
+    at ``starts`` of ``order``.
+    """
+    _, exponents = np.frexp(np.maximum.reduceat(weights[order], starts))
+    sizes = np.diff(starts, append=len(order))
+    scaled = weights.copy()
+    scaled[order] = np.ldexp(weights[order], -np.repeat(exponents, sizes))
+    return scaled
 
 
 def _balanced(

@@ -408,6 +408,22 @@ def test_batches_take_labels_of_any_kind(name, classes):
     np.testing.assert_array_equal([*MAKERS[name](classes, 0)], expected)
 
 
+@pytest.mark.parametrize("scales", [(1.0, 1e-20), (1e308, 1e-308), (1e308, 1e308)])
+def test_weights_count_within_their_class_alone(scales):
+    """Confidences of a class may be far smaller than those of the others."""
+    classes, weights = np.repeat([0, 1], [1000, 2]), np.append(np.ones(1000), [0.25, 0.75])
+    by_class = np.repeat(scales, [1000, 2])
+    drawn = np.concatenate([*balanced_batches(classes, by_class * weights, 100, 40, 0)])
+    plain = np.concatenate([*balanced_batches(classes, weights, 100, 40, 0)])
+    np.testing.assert_array_equal(drawn, plain)
+    assert chisquare(np.bincount(drawn)[1000:], [500, 1500]).pvalue > 0.001
+    one, two = (
+        list(class_batches(classes, 20, 0, n_classes=2, per_class=1, weights=given))
+        for given in (weights, by_class * weights)
+    )
+    assert one == two
+
+
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "balanced"])
 def test_batches_name_wrong_labels_and_numbers(name):
     who = {"classes": class_batches, "whole classes": whole_class_batches}.get(name, aligned_halves)
