@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,12 +15,14 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.networks.bn_inception import BNInception
+from ssdml.networks.metric_network import COMPILED
 from ssdml.networks.pooling import POOLINGS
 from ssdml.utils.files import as_path, check_regular
 from ssdml.utils.validation import choose
 
 # Mean and scale of ImageNet's channels, nearly those by which photographs come standardized.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+WRAPPERS = re.compile(r"^(module\.)+")  # of DataParallel, DistributedDataParallel, AveragedModel
 CLASSIFIERS = ("fc.", "_fc.", "classifier.", "last_linear.", "head.", "aux1.", "aux2.")
 
 
@@ -240,7 +243,9 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
     )
     if not is_state:
         raise ValueError(f"weights: {path} must be a state dict of tensors; got another object.")
-    return {str(key).removeprefix("module."): value for key, value in content.items()}
+    content.pop("n_averaged", None)  # of AveragedModel
+    names = (WRAPPERS.sub("", str(key).replace(COMPILED, "")) for key in content)
+    return dict(zip(names, content.values(), strict=True))
 
 
 def _scaled(images: torch.Tensor, scale: float) -> torch.Tensor:

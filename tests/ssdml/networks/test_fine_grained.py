@@ -97,15 +97,23 @@ def test_several_scales_add_unit_rows(images):
     torch.testing.assert_close(three(images), sum(parts))
 
 
+WRAPPERS = {
+    "of several processes": "module.",
+    "compiled": "_orig_mod.",
+    "compiled, of several": "_orig_mod.module.",
+    "averaged, of several": "module.module.",
+    "averaged, compiled": "module._orig_mod.",
+}
+
+
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("wrapped", ["plain", "in a checkpoint", "of several processes"])
+@pytest.mark.parametrize("wrapped", ["plain", "in a checkpoint", *WRAPPERS])
 def test_loads_weights_from_a_state_dict(tmp_path, weights, wrapped):
     more = weights | {"fc.weight": torch.ones(10, 16), "last_linear.bias": torch.ones(10)}
-    content = {
-        "plain": more,
-        "in a checkpoint": {"epoch": 3, "state_dict": more},
-        "of several processes": {f"module.{name}": value for name, value in more.items()},
-    }[wrapped]
+    content = {"plain": more, "in a checkpoint": {"epoch": 3, "state_dict": more}}.get(wrapped)
+    if content is None:
+        content = {f"{WRAPPERS[wrapped]}{name}": value for name, value in more.items()}
+        content["n_averaged"] = torch.tensor(3)
     torch.save(content, tmp_path / "small.pth")
     assert_has(fine_grained_backbone("small", weights=tmp_path / "small.pth"), weights)
 
