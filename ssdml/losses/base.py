@@ -58,13 +58,7 @@ class Term:
         return self * -1
 
     def __mul__(self, factor: Any) -> LossSum:
-        if isinstance(factor, torch.Tensor) and factor.numel() == 1:
-            if factor.requires_grad:
-                raise TypeError(
-                    "losses are scaled by constants; got a tensor that requires a gradient. Scale "
-                    "the value instead: factor * loss(embeddings, labels)."
-                )
-            factor = factor.item()
+        factor = _number(factor)
         if not isinstance(factor, Real):
             return NotImplemented
         return LossSum([(float(factor) * weight, part) for weight, part in _terms(self)])
@@ -371,6 +365,18 @@ class LossSum(Loss):
         return " + ".join(f"{weight:g} * {part!r}" for weight, part in terms)
 
 
+def _number(factor: Any) -> Any:
+    """Return a tensor of one entry as a number; raise if it requires a gradient."""
+    if not isinstance(factor, torch.Tensor) or factor.numel() != 1:
+        return factor
+    if factor.requires_grad:
+        raise TypeError(
+            "losses are scaled by constants; got a tensor that requires a gradient. Scale the "
+            "value instead: factor * loss(embeddings, labels)."
+        )
+    return factor.item()
+
+
 def _sum_of(one: Any, other: Any) -> LossSum:
     """Add two losses, or return NotImplemented; ignore the 0 that ``sum`` starts with."""
     terms = [term for term in (one, other) if not (isinstance(term, Real) and term == 0)]
@@ -381,12 +387,13 @@ def _sum_of(one: Any, other: Any) -> LossSum:
 
 def _terms(term: Any) -> list[tuple[float, nn.Module]]:
     """Return a loss, a pair (weight, loss) or a sum as a list of pairs."""
-    weight, part = term if isinstance(term, tuple) and len(term) == 2 else (1.0, term)
+    is_pair = isinstance(term, tuple | list) and len(term) == 2
+    weight, part = map(_number, term) if is_pair else (1.0, term)
     if not isinstance(part, nn.Module):
-        raise TypeError(
-            f"LossSum: terms must be modules; got {type(part).__name__}. Write it as a "
-            "torch.nn.Module."
-        )
+        way_out = "Write it as a torch.nn.Module."
+        if isinstance(weight, nn.Module):
+            way_out = "Pass the weight first: (weight, loss)."
+        raise TypeError(f"LossSum: terms must be modules; got {type(part).__name__}. {way_out}")
     if not isinstance(weight, Real) or not math.isfinite(float(weight)):
         raise ValueError(f"LossSum: weights must be finite numbers; got {weight!r}.")
     if isinstance(part, LossSum):

@@ -104,6 +104,17 @@ def test_invalid_terms_raise(terms, error, message):
         LossSum(terms)
 
 
+def test_pairs_may_be_lists_and_weights_tensors():
+    """As a file of settings and a schedule give them."""
+    z, labels, _ = batch()
+    one, other = BinomialDevianceLoss(), EntropyRegularizer()
+    expected = 0.5 * one(z, labels) + 2 * other(z, labels)
+    found = LossSum([[0.5, one], (torch.tensor([2.0]), other)])(z, labels)
+    torch.testing.assert_close(found, expected)
+    with pytest.raises(TypeError, match=r"must be modules; got float. Pass the weight first: \("):
+        LossSum([(one, 0.5)])
+
+
 def test_invalid_operands_raise():
     for wrong in (lambda loss: loss + 1, lambda loss: "x" + loss, lambda loss: loss * "x"):
         with pytest.raises(TypeError, match=r"unsupported operand|can't multiply|can only conc"):
