@@ -43,12 +43,15 @@ def partitions(
     ([3, 3], True)
     """
     size = min(size or len(unlabeled), len(unlabeled))
-    order = rng.permutation(unlabeled)
-    while len(order) < count * size:
-        lap, begun = rng.permutation(unlabeled), order[len(order) - len(order) % size :]
-        again = np.isin(lap, begun)  # the unfinished partition holds these: put them last
-        order = np.concatenate([order, lap[~again], lap[again]])
-    parts = [order[i * size : (i + 1) * size] for i in range(count)]
+    parts, left = [], unlabeled[:0]
+    while size and len(parts) < count:
+        lap = rng.permutation(unlabeled)
+        again = np.isin(lap, left)  # the unfinished partition holds these: put them last
+        order = np.concatenate([left, lap[~again], lap[again]])
+        n_whole = len(order) // size
+        parts += np.split(order[: n_whole * size], n_whole)
+        left = order[n_whole * size :]
+    parts = parts[:count] if size else [left] * count
     return [np.sort(np.concatenate([labeled, part])) for part in parts]
 
 

@@ -42,6 +42,32 @@ def test_partitions_are_sorted_and_hold_labeled_rows(count, size):
         assert len(part) == size + 3
 
 
+@pytest.mark.parametrize("size", [1, 7, 16, 39, 40, None])
+def test_laps_are_random_orders_with_begun_rows_last(size):
+    rng, order = np.random.default_rng(0), UNLABELED[:0]
+    for _ in range(30):
+        lap, begun = rng.permutation(UNLABELED), order[len(order) - len(order) % (size or 40) :]
+        order = np.concatenate([order, *(lap[np.isin(lap, begun) == late] for late in (0, 1))])
+    count = len(order) // (size or 40)
+    for number, part in enumerate(parted(count, size)):
+        drawn = order[number * (size or 40) :][: size or 40]
+        np.testing.assert_array_equal(part, np.sort([*LABELED, *drawn]))
+
+
+def test_many_partitions_copy_no_laps_again(monkeypatch):
+    """The time of a lap must not grow with the laps before it: 800 of 20,000 rows took minutes."""
+    sizes, concatenate = [], np.concatenate
+
+    def spy(arrays, *args, **options):
+        found = concatenate(arrays, *args, **options)
+        sizes.append(len(found))
+        return found
+
+    monkeypatch.setattr(np, "concatenate", spy)
+    parted(50, None)
+    assert max(sizes) <= 43
+
+
 @pytest.mark.parametrize("size", [1, 4, 10, 16, 40])
 def test_partitions_are_disjoint_within_a_lap(size):
     rest = [set(part) - set(LABELED) for part in parted(-(-40 // size), size)]
