@@ -245,10 +245,14 @@ class _SumOfBlocks(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, others: torch.Tensor, blocks: Any) -> torch.Tensor:
-        ctx.save_for_backward(rows, others)
-        ctx.blocks = blocks
+    def forward(rows: torch.Tensor, others: torch.Tensor, blocks: Any) -> torch.Tensor:
         return sum((_block_sum(rows, others, *block) for block in blocks), rows.new_zeros(()))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        """Keep the arguments; apart from ``forward``, as torch.func requires."""
+        rows, others, ctx.blocks = inputs
+        ctx.save_for_backward(rows, others)
 
     @staticmethod
     def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:

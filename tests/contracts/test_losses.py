@@ -55,6 +55,13 @@ def test_autograd_agrees_with_finite_differences(name):
 
 
 @every_loss
+def test_torch_func_agrees_with_autograd(name):
+    loss, (z, labels, weights) = make(name), batch()
+    found = torch.func.grad(lambda rows: loss(rows, labels, weights=weights))(z)
+    torch.testing.assert_close(found, gradient(loss, z, labels, weights=weights)[1])
+
+
+@every_loss
 @pytest.mark.parametrize("rows", [0, 16])
 def test_empty_batch_warns_and_gives_a_differentiable_zero(name, rows):
     loss, z = make(name), batch()[0][:rows]

@@ -191,6 +191,8 @@ def test_blocks_match_all_pairs_at_once(by, own, rng, monkeypatch):
         kept = [end for end in given if end.requires_grad]
         found[way] = [value, *torch.autograd.grad(value, kept)]
     torch.testing.assert_close(found["blocks"], found["pairs"])
+    slopes = torch.func.grad(loss, (0,) if own else (0, 1))(z, other)
+    torch.testing.assert_close([*slopes], found["blocks"][1:])
     assert torch.autograd.gradcheck(loss, given, fast_mode=True)
     assert torch.autograd.gradgradcheck(loss, given, fast_mode=True)
 
