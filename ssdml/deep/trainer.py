@@ -429,10 +429,10 @@ class PartitionTrainer(ABC):
             tensors |= {f"triplets.{k}": torch.from_numpy(v) for k, v in ends}
         tensors["distributions"] = torch.from_numpy(self.distributions)
         tensors |= {f"best.{k}": v for k, v in self.best.items()}
-        state = {"history": self.history, "initial weights": self.initial_weights}
         initial, numbers = self.initial_numbers, plain_numbers(self.learned).items()
-        state["numbers"] = {k: v for k, v in numbers if k not in initial or v != initial[k]}
-        return Checkpoint(len(self.history), tensors, state)
+        changed = {k: v for k, v in numbers if k not in initial or v != initial[k]}
+        state = {"history": self.history, "initial weights": self.initial_weights}
+        return Checkpoint(len(self.history), tensors, state | {"numbers": changed})
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint; warn if training began with other weights."""

@@ -43,7 +43,8 @@ def partitions(
     ([3, 3], True)
     """
     size = min(size or len(unlabeled), len(unlabeled))
-    parts, left = [], unlabeled[:0]
+    parts: list[Indices] = []
+    left = unlabeled[:0]
     while size and len(parts) < count:
         lap = rng.permutation(unlabeled)
         again = np.isin(lap, left)  # the unfinished partition holds these: put them last
