@@ -14,8 +14,9 @@ import lzma
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -90,6 +91,7 @@ SAMPLE = 2**16  # bytes at the beginning that show the separator, but at least t
 FIRST_LINES = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){1,3}")
 LONGEST = 2**26  # bytes of these lines
 MOST_IN_BLOCK = 2**30  # bytes; a row must fit into a block
+FEWEST_SWALLOWED = 4  # separators in a cell that tell its lines from those of a text
 CELL_BYTES = 40  # of a cell in memory, besides its text
 CHUNK = 2**24
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -161,7 +163,8 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     notes = [f"lines above the header left out: {layout.n_above}"] * (layout.n_above > 0)
     if layout.separator in ";| " or (layout.separator == "\t" and ".csv" in path.suffixes):
         notes.append(f"cells are separated by {NAMES[layout.separator]}")
-    return headed(path, cells, place, notes + notes_on_quotes, layout.separator)
+    table = headed(path, cells, place, notes + notes_on_quotes, layout.separator)
+    return replace(table, doubts=(*_doubt_open_quotes(cells, place, layout.separator),))
 
 
 def _refuse_other_texts(path: Path, content: bytes) -> None:
@@ -527,6 +530,27 @@ def _with_quotes_swapped(cells: pa.Table) -> pa.Table:
     for old, new in (("'", "\0"), ('"', "'"), ("\0", '"')):
         columns = [pc.replace_substring(column, old, new) for column in columns]
     return pa.table(columns, cells.column_names)
+
+
+def _doubt_open_quotes(cells: pa.Table, place: _Lines, separator: str) -> Iterator[str]:
+    """Doubt cells of which each line has the separators of the rest of a row, or of a whole one.
+
+    Two quotes that are not closed make one cell of all rows between them.
+    """
+    import pyarrow.compute as pc
+
+    last = cells.num_columns - 1
+    for j, column in enumerate(cells.columns if last else ()):
+        rows = np.flatnonzero(pc.greater(pc.count_substring(column, "\n"), 0).to_numpy())
+        for row in rows.tolist():
+            found = [line.count(separator) for line in column[row].as_py().split("\n")]
+            expected = [last - j, *[last] * (len(found) - 2), j]
+            if found == expected and sum(found) >= FEWEST_SWALLOWED:
+                yield (
+                    f"{place(row)} has a cell of {len(found):,} lines, each with the separators of "
+                    "a row; if a quote is not closed, these rows are lost: close it, or remove it"
+                )
+                return
 
 
 class _Lines:
