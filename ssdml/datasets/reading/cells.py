@@ -341,12 +341,11 @@ class Cells:
             return "numbers that are dates, such as 20240131"
         if 2 * (np.abs(values) >= LARGEST).sum() > n and self._are_keys(name):
             return "integers of 16 or more digits, like ids"
+        if _are_sorted(np.split(values, self.table.starts)):
+            each = " in each table" * bool(self.table.starts)
+            return f"integers that are distinct and sorted{each}, like row numbers"
         if len(np.unique(values)) < n:
             return None
-        steps = np.diff(values)
-        if n > 1 and np.log(2) - gammaln(n + 1) < np.log(UNLIKELY):
-            if (steps > 0).all() or (steps < 0).all():
-                return "integers that are distinct and sorted, like row numbers"
         span = values.max() - values.min() + 1
         distinct = np.log1p(-np.arange(n) / span).sum()  # log of the probability that none repeats
         return (
@@ -383,10 +382,13 @@ class Cells:
     def is_ordered(self, name: str) -> bool:
         """Whether a column of numbers is sorted, which independent rows would hardly be.
 
-        Times are, and numbers of groups, such as the outer level of an index.
+        Times are, and numbers of groups, such as the outer level of an index. So are numbers that
+        count up in each group, such as the inner level.
         """
         values = self.numbers(name).values
         steps = np.diff(values)
+        if _counts_again(steps):
+            return True
         if not steps.any() or not ((steps >= 0).all() or (steps <= 0).all()):
             return False
         _, counts = np.unique(values, return_counts=True)
@@ -398,6 +400,23 @@ class Cells:
         """Whether a column of numbers has a single value."""
         values = self.numbers(name).values
         return len(values) > 1 and bool((values == values[0]).all())
+
+
+def _are_sorted(parts: Sequence[Floats]) -> bool:
+    """Whether numbers rise in each part, or fall in each, as independent ones hardly do."""
+    steps = np.concatenate([np.diff(part) for part in parts])
+    log_share = np.log(2) - sum(gammaln(len(part) + 1) for part in parts)
+    return bool(log_share < np.log(UNLIKELY) and ((steps > 0).all() or (steps < 0).all()))
+
+
+def _counts_again(steps: Floats) -> bool:
+    """Whether numbers with these steps rise by one, but for equal falls after `LONG` or more."""
+    falls = np.flatnonzero(steps != 1)
+    return bool(
+        len(falls)
+        and len(np.unique(steps[falls])) == 1
+        and np.diff([-1, *falls, len(steps)]).min() >= LONG
+    )
 
 
 def _are_dates(values: Floats) -> bool:

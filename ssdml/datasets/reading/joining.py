@@ -56,7 +56,15 @@ def joined(folder: Path, parts: list[Part]) -> Table:
     names = listed([table.path.name for _, table in parts])
     notes = (f"{counted(len(parts), 'table')}: {names}",)
     doubts = tuple(f"{t.path.name}: {doubt}" for _, t in parts for doubt in t.doubts)
-    return replace(first, path=folder, columns=columns, place=place, notes=notes, doubts=doubts)
+    return replace(
+        first,
+        path=folder,
+        columns=columns,
+        place=place,
+        notes=notes,
+        doubts=doubts,
+        starts=tuple(starts[1:-1]),
+    )
 
 
 def _check_alike(folder: Path, parts: list[Part]) -> None:

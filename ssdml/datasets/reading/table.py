@@ -84,6 +84,9 @@ class Table:
     separator: str | None = None  # of cells that are text
     decimal: str = "."  # of numbers in cells that are text
     root: Path | None = None  # of the files that cells name, if it is not the folder of the table
+    starts: tuple[
+        int, ...
+    ] = ()  # the first rows of the second table and others, if some are joined
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)

@@ -242,8 +242,9 @@ def test_columns_left_out_for_one_reason_are_one_doubt(read, frame):
         -np.cumsum(np.random.default_rng(0).random(N)),
         np.arange(N) // 4,
         np.arange(N) // 20,
+        np.arange(N) % 20,
     ],
-    ids=["times", "falling", "groups", "halves"],
+    ids=["times", "falling", "groups", "halves", "levels"],
 )
 def test_features_in_the_order_of_rows_are_told(read, frame, values):
     data = read(frame.assign(batch=values))

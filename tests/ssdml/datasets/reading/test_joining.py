@@ -123,3 +123,15 @@ def test_tables_of_other_columns_are_not_joined(tmp_path, other):
         read_path(tmp_path)
     (tmp_path / other).write_text("id,a,b\n3,0.5,4\n".replace(",", "\t" if "tsv" in other else ","))
     assert read_path(tmp_path).items.shape == (3, 2)
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_row_numbers_of_each_table_are_no_features(tmp_path, rng, step):
+    for n_rows, part in ((9, "train"), (6, "test")):
+        rows = pd.DataFrame(rng.normal(size=(n_rows, 2))).assign(
+            label=["x", "y", "z"] * (n_rows // 3)
+        )
+        rows.set_axis(np.arange(n_rows) * step).to_csv(tmp_path / f"{part}.csv", header=False)
+    data = read_dataset(tmp_path, Choice())
+    assert (data.columns, len(data.X)) == (("2", "3"), 15)
+    assert "distinct and sorted in each table, like row numbers" in str(data.summary)
