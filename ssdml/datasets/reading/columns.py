@@ -16,7 +16,6 @@ import numpy as np
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.formats.delimited import ONE_COLUMN
 from ssdml.datasets.reading.names import (
-    FOLDS,
     GENE,
     GENES,
     INDEX,
@@ -24,11 +23,11 @@ from ssdml.datasets.reading.names import (
     KEY,
     NUMBERED,
     OWNER,
-    PARTS,
     QUANTITY,
     UNNAMED,
-    WEIGHTS,
     added_columns,
+    may_tell_split,
+    use_of_rows,
 )
 from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples, holds_images
 from ssdml.datasets.reading.summary import counted, listed
@@ -47,7 +46,6 @@ from ssdml.datasets.reading.table import (
 )
 from ssdml.utils.typing import Floats
 
-MOST_FOLDS = 20
 IS_USE = "its name is that of folds, parts or weights"
 MOST_TABLES = 4  # that are joined, and may each have an id once
 MANY_LABELS = 20  # in a column of classes, most of which occur again
@@ -446,11 +444,14 @@ class Chooser:
         """Take a column that names training and test rows, the one called split if there is."""
         named = self._first_text(SPLIT_NAMES)
         for name in [named] if named else self.free("text"):
-            cells = {folded(cell or "") for cell in self.cells.texts(name)}
-            if cells <= SPLITS.keys() and folded(name) not in LABEL_NAMES:
+            cells = {cell or "" for cell in self.cells.texts(name)}
+            others = sorted(cell for cell in cells if folded(cell) not in SPLITS)
+            if folded(name) in LABEL_NAMES:
+                continue
+            if not others:
                 self.roles.split = name
                 return
-            if name == named and (others := sorted(cells - SPLITS.keys())) != sorted(cells):
+            if may_tell_split(name, cells):
                 self.roles.left_out[name] = "no split"
                 self.roles.doubts.append(
                     f"column {name!r} does not tell the test rows, as it holds {others[0]!r}; "
@@ -536,17 +537,15 @@ class Chooser:
             )
 
     def _uses_of_rows(self) -> list[str]:
-        """Return the columns of numbers that say how rows are used."""
-        found = []
-        for name in self.free("number"):
-            counted = self._n_codes(name)
-            if (
-                (FOLDS.fullmatch(folded(name)) and counted <= MOST_FOLDS)
-                or (PARTS.fullmatch(folded(name)) and counted <= 2)
-                or WEIGHTS.fullmatch(folded(name))
-            ):
-                found.append(name)
-        return found
+        """Return the columns of numbers that say how rows are used; doubt those of test rows."""
+        uses = {n: use_of_rows(n, self._n_codes(n)) for n in self.free("number")}
+        self.roles.doubts += [
+            f"column {name!r} tells no test rows; if it marks them, write train or test into each "
+            "row of a column called split"
+            for name, use in uses.items()
+            if use == "parts" and self._n_codes(name) == 2
+        ]
+        return [name for name, use in uses.items() if use is not None]
 
     def _n_codes(self, name: str) -> float:
         """Count the different numbers of a column; infinity if they are not whole."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from ssdml.datasets.reading.table import folded
+from ssdml.datasets.reading.table import SPLIT_NAMES, SPLITS, folded, mentioned_split
 
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 UNNAMED = re.compile(r"unnamed: \d+(\.\d+)?")
@@ -19,9 +19,13 @@ QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|r
 # How rows are used: folds, parts and weights of a training.
 FOLDS = re.compile(
     r"((cv|k|data|inner|outer|train|test)[_\-]?)?folds?([_\-]?(no|nr|num|number|index))?"
-    r"|(data[_\-]?)?(split|partition)"
+    r"|(data[_\-]?)?(split|partition|set)|subset"
 )
-PARTS = re.compile(r"(is|in)[_\-]?(train|training|test|val|validation|holdout)([_\-]?set)?")
+PARTS = re.compile(
+    r"((is|in)[_\-]?)?(train|training|test|testing|val|validation|holdout)([_\-]?set)?"
+)
+USES = re.compile(r"(ml[_\-]?)?use|usage|phase|part")  # of text that may tell the test rows
+MOST_FOLDS = 20
 WEIGHTS = re.compile(r"(sample|instance|row|example)_weights?")
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 # How genes, transcripts and the like are called: names of rows, if samples are in the columns.
@@ -34,6 +38,42 @@ GENE = re.compile(r"ENS[A-Z]*[GTP]\d{6,}(\.\d+)?|\w+_at|[NX][MR]_\d+(\.\d+)?|cg\
 IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 LEAST_ADDED = 3  # of these, if the former is missing
+
+
+def use_of_rows(name: str, n_codes: float) -> str | None:
+    """Return how a column of numbers says that rows are used: folds, parts or weights; else None.
+
+    Examples
+    --------
+    >>> use_of_rows("CV_fold", 5), use_of_rows("test", 2), use_of_rows("test", 100)
+    ('folds', 'parts', None)
+    """
+    name = folded(name)
+    if PARTS.fullmatch(name) and n_codes <= 2:
+        return "parts"
+    if FOLDS.fullmatch(name) and n_codes <= MOST_FOLDS:
+        return "folds"
+    return "weights" if WEIGHTS.fullmatch(name) else None
+
+
+def may_tell_split(name: str, cells: Collection[str]) -> bool:
+    """Whether a column of these texts tells training from test rows, if in other words as well.
+
+    Examples
+    --------
+    >>> may_tell_split("subset", {"train", "holdout"}), may_tell_split("vehicle", {"train", "bus"})
+    (True, False)
+    >>> may_tell_split("where", {"Train set", "Test set"})
+    True
+    """
+    if len(cells) > MOST_FOLDS:
+        return False
+    parts = {mentioned_split(cell) for cell in cells}
+    if None not in parts and len(parts) > 1:
+        return True
+    name = folded(name)
+    is_named = name in SPLIT_NAMES or any(form.fullmatch(name) for form in (FOLDS, PARTS, USES))
+    return is_named and not SPLITS.keys().isdisjoint(map(folded, cells))
 
 
 def added_columns(names: Iterable[str]) -> dict[str, str]:

@@ -76,7 +76,11 @@ def test_unnamed_columns_that_repeat_are_features(tmp_path, frame):
 
 
 @pytest.mark.parametrize(
-    "name", ["fold", "kfold", "CV_fold", "is_test", "in_train", "sample_weight", "partition"]
+    "name",
+    [
+        *("fold", "kfold", "CV_fold", "is_test", "in_train", "sample_weight", "partition"),
+        *("test", "Training", "val_set", "set", "subset"),
+    ],
 )
 def test_folds_parts_and_weights_are_left_out_with_a_doubt(read, frame, name, rng):
     data = read(frame.assign(**{name: rng.permutation(N) % 2}))
@@ -86,7 +90,10 @@ def test_folds_parts_and_weights_are_left_out_with_a_doubt(read, frame, name, rn
 
 @pytest.mark.parametrize(
     "name",
-    ["weight", "fold", "skin_fold", "rdw_cv", "CV", "is_valid", "test_score", "Sample Weight"],
+    [
+        *("weight", "fold", "skin_fold", "rdw_cv", "CV", "is_valid", "test_score"),
+        *("Sample Weight", "test", "set", "blood_test"),
+    ],
 )
 def test_measurements_with_such_names_are_features(read, frame, name, rng):
     frame = frame.assign(**{name: rng.normal(size=N)})
@@ -473,6 +480,29 @@ def test_texts_beside_constant_numbers_are_samples(tmp_path):
     assert data.summary.left_out == {"confidence": "constant"}
     frame.assign(confidence=[0.9, 0.8] * 2).to_csv(tmp_path / "t.csv", index=False)
     assert read_dataset(tmp_path / "t.csv", Choice()).columns == ("confidence",)
+
+
+@pytest.mark.parametrize(("values", "is_told"), [([True, False], True), ([3, 5, 7], False)])
+@pytest.mark.parametrize("name", ["test", "is_train"])
+def test_marks_of_test_rows_are_told(tmp_path, frame, name, values, is_told):
+    frame.assign(**{name: np.resize(values, N)}).to_csv(tmp_path / "t.csv")
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.test is None
+    assert (f"column {name!r} tells no test rows" in str(data.summary)) == is_told
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "is_told"),
+    [
+        *(("subset", ["train", "holdout"], True), ("part", ["learn", "test"], True)),
+        *(("where", ["Train set", "Test set"], True), ("vehicle", ["train", "bus"], False)),
+    ],
+)
+def test_splits_in_columns_of_other_names_are_told(read, frame, name, values, is_told):
+    data = read(frame.assign(**{name: np.resize(values, N)}))
+    assert data.test is None
+    told = f"column {name!r} does not tell the test rows, as it holds"
+    assert (told in str(data.summary)) == is_told
 
 
 @pytest.mark.parametrize("other", ["", "unassigned"])
