@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
@@ -20,7 +21,6 @@ from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import names_labels
 from ssdml.utils.labels import NO_LABEL, encode_column
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import has_wrapped
 
 # Labels that may say that there is none.
 MAY_BE_MARKS = {"missing", "blank", "empty", "tbd", "todo", "to do", "to be done", "pending"}
@@ -42,6 +42,9 @@ MAY_BE_MARKS |= {"desconocido", "en blanco", "sin datos", "s/d", "sconosciuto", 
 MAY_BE_MARKS |= {"desconhecido", "okänd", "nieznane", "неизвестно", "未知", "不明", "미상"}
 ERROR = re.compile(r"#[A-ZÀ-Þ/0]+ ?[!?]|#N[/.]?[ADV]")  # of Excel in any language
 MISSING_NUMBER = re.compile(r"-9{2,6}|-100")  # the latter is ignored by losses of torch
+OF_STATA = re.compile(r"\.[A-Za-z_]")  # and SAS: missing, for a reason that a letter tells
+WRAPPED = {2**bits - 1: f"uint{bits}" for bits in (8, 16, 32, 64)}  # what -1 becomes there
+LOST = "\ufffd"  # stands for a sign that could not be read
 WHOLE = re.compile(r"-?\d+")
 FIRST_ROWS = 1000
 LEAST_ROWS = 20  # that tell labels from quantities and ids
@@ -149,11 +152,10 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
             f"{len(names):,} classes of {len(codes):,} samples are rather quantities or ids; if "
             "the classes are in another column, pass --label NAME (label='NAME')"
         )
-    largest = str(labels.max()) if has_wrapped(labels) else None
-    if largest in names:
+    if largest := _wrapped(names):
         summary.doubts.append(
-            f"{largest!r} counts as a class, but is what -1 becomes in {labels.dtype}; if it means "
-            f"no label, pass --no-label {largest} (no_label={largest!r})"
+            f"{largest!r} counts as a class, but is what -1 becomes in {WRAPPED[int(largest)]}; if "
+            f"it means no label, pass --no-label {largest} (no_label={largest!r})"
         )
     summary.doubts += _doubts_of_labels(names, without)
 
@@ -269,6 +271,8 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
     """Doubt classes that may be marks, marks that may be classes, and names that are alike."""
     doubts = []
     marks = _lone_negative(names)
+    dotted = [name for name in names if name.startswith(".")]
+    marks += dotted if all(map(OF_STATA.fullmatch, dotted)) else []
     marks += [
         name
         for name in names
@@ -299,6 +303,11 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
         doubts.append(
             f"{listed(several)} seem to be several labels of a row; if they are, keep one of each"
         )
+    if garbled := [repr(name) for name in names if LOST in name or _decoded(name) != name]:
+        doubts.append(
+            f"the classes {listed(garbled)} seem to have been read in another encoding than they "
+            "were written; write the file again, in UTF-8"
+        )
     alike: dict[Any, list[str]] = {}
     for name in names:
         alike.setdefault(_without_style(name), []).append(name)
@@ -322,7 +331,35 @@ def _without_style(name: str) -> Any:
     if re.fullmatch(r"[+-]?\d+(\.\d*)?", name):
         return Decimal(name)
     plain = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).translate(TYPED).casefold()
-    return BETWEEN_WORDS.sub(" ", plain).strip().rstrip(".") or name
+    return BETWEEN_WORDS.sub(" ", plain).strip(" '\"").rstrip(".") or name
+
+
+def _decoded(name: str) -> str:
+    r"""Return a name of UTF-8 that was read as Western text as it was; others unchanged.
+
+    Examples
+    --------
+    >>> _decoded("caf\xc3\xa9"), _decoded("caf\xe9")
+    ('café', 'café')
+    """
+    for encoding in ("cp1252", "latin-1"):
+        with suppress(UnicodeError):
+            return name.encode(encoding).decode()
+    return name
+
+
+def _wrapped(names: Sequence[str]) -> str | None:
+    """Return the largest of whole numbers if it looks like -1 in an unsigned type.
+
+    Examples
+    --------
+    >>> _wrapped(["0", "1", "255"]), _wrapped(["254", "255"])
+    ('255', None)
+    """
+    if len(names) < 2 or not all(map(WHOLE.fullmatch, names)):
+        return None
+    *_, second, largest = sorted(map(int, names))
+    return str(largest) if largest in WRAPPED and second < largest - 1 else None
 
 
 def _several(names: Sequence[str]) -> list[str]:

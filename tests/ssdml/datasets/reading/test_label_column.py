@@ -241,6 +241,7 @@ def test_labels_that_hardly_occur_again_are_doubted(read, frame, form):
         "#NAME?",
         "#NV",
         "#BEZUG!",
+        ".a",
         "TBA",
         "to label",
     ],
@@ -262,6 +263,7 @@ def test_marks_that_may_be_classes_are_told(read, frame, mark):
 
 WRITTEN = [("yes", "Yes"), ("7", "007"), ("1", "1.0"), ("a b", "a  b"), ("\u00e9", "e\u0301")]
 WRITTEN += [("x", "x\u200b"), ("e.", "e"), ("a b", "a_b"), ("a-b", "a\u2013b"), ("it's", "it’s")]
+WRITTEN += [("'x", "x"), ("\u201cx\u201d", "x")]
 WRITTEN += [("\u2764", "\u2764\ufe0f")]  # a heart, plain and in color
 
 
@@ -332,6 +334,20 @@ def test_minus_one_in_unsigned_integers_is_doubted(tmp_path, frame):
     ):
         data = load_dataset(tmp_path / "t.npz")
     assert load_dataset(tmp_path / "t.npz", no_label=255).class_names == data.class_names[:2]
+
+
+@pytest.mark.parametrize("wrapped", [255, 65535, 2**32 - 1])
+def test_minus_one_of_unsigned_integers_is_doubted_in_tables(read, frame, wrapped):
+    data = read(frame.assign(label=[0, 1, wrapped, 0] * 10))
+    assert f"'{wrapped}' counts as a class, but is what -1 becomes in uint" in str(data.summary)
+    assert not read(frame.assign(label=[wrapped - 1, wrapped] * 20)).summary.doubts
+
+
+@pytest.mark.parametrize("name", ["caf\u00c3\u00a9", "caf\ufffd"])
+def test_classes_in_another_encoding_are_doubted(read, frame, name):
+    [doubt] = read(frame.assign(label=[name, "dog"] * 20)).summary.doubts
+    assert doubt.startswith(f"the classes {name!r} seem to have been read in another encoding")
+    assert not read(frame.assign(label=["caf\u00e9", "\u00c3"] * 20)).summary.doubts
 
 
 @pytest.mark.parametrize("name", ["code", "label_encoded", "y"])
