@@ -148,6 +148,7 @@ class Cells:
         raise ValueError(
             f"{self.table.path}, {self.table.place(row)}, column {name!r}: {shown} {problem}. "
             + (way_out or self.way_out.format(repr(name)))
+            + "".join(f" Note: {doubt}." for doubt in self.table.doubts)
         )
 
     def kind(self, name: str) -> str:

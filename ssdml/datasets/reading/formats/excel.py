@@ -14,6 +14,10 @@ from ssdml.datasets.reading.table import Table, distinct, find_header, of_cells
 from ssdml.utils.files import check_memory, open_regular, refuse_damage
 
 EXCEL_ROWS, EXCEL_COLUMNS = 1_048_576, 16_384
+FORMULA = re.compile(  # in the XML of a cell: its column, and what follows
+    rb'<(?:\w+:)?c r="([A-Z]{1,3})\d+"[^>]*>\s*<(?:\w+:)?f[\s/>](.*?)</(?:\w+:)?c>', re.DOTALL
+)
+VALUE = re.compile(rb"<(?:\w+:)?v[^>]*>[^<]")
 XML_RATIO = 4  # bytes of cells in memory per byte of their XML
 
 
@@ -36,7 +40,8 @@ def read_excel(path: Path, on_disk: int) -> Table:
     given = [row for row in range(header.start, len(rows)) if rows[row] != again]
     n_repeated = len(rows) - header.start - len(given)
     numbers, rows = [numbers[row] for row in given], [rows[row] for row in given]
-    n_merged = _fill_merged(rows, numbers, _merged_cells(path, book[title]))
+    xml = _xml(path, book[title])
+    n_merged = _fill_merged(rows, numbers, _merged_cells(xml))
     others = [repr(other) for other, rows in sheets.items() if rows and other != title]
     doubts = [
         f"sheet {title!r} was read, the largest, and not {', '.join(others)}; to read another, "
@@ -47,9 +52,8 @@ def read_excel(path: Path, on_disk: int) -> Table:
         raise ValueError(f"{path}: must contain rows; got a header alone.")
     kept = [j for j, column in enumerate(columns) if names[j] or set(column) != {None}]
     content = dict(zip(distinct([names[j] for j in kept]), (columns[j] for j in kept), strict=True))
-    empty = [j for j in kept if set(columns[j]) == {None}]
-    if empty and (formulas := _formulas(path, title, numbers[0], empty)):
-        named = ", ".join(repr(list(content)[kept.index(j)]) for j in formulas)
+    if formulas := _formulas(xml).intersection(j for j in kept if None in columns[j]):
+        named = ", ".join(repr(list(content)[kept.index(j)]) for j in sorted(formulas))
         doubts.append(
             f"formulas without a value are read as empty cells, in {named}; open the file in a "
             "spreadsheet program, which computes them, and save it"
@@ -85,15 +89,21 @@ def _visible_sheets(path: Path, on_disk: int) -> tuple[Any, dict[str, dict[int, 
         return book, {sheet.title: _filled_rows(sheet, cells) for sheet in shown}
 
 
-def _merged_cells(path: Path, sheet: Any) -> list[tuple[int, int, int]]:
+def _xml(path: Path, sheet: Any) -> bytes:
+    """Return the XML of a sheet; empty if it is elsewhere."""
+    with open_regular(path) as file, suppress(Exception):  # many kinds; the values were read
+        with zipfile.ZipFile(file) as archive:
+            return archive.read(sheet._worksheet_path)
+    return b""
+
+
+def _merged_cells(xml: bytes) -> list[tuple[int, int, int]]:
     """Return column, first row and last row, from 1, of the cells merged downwards in a sheet."""
     from openpyxl.utils import range_boundaries
 
     found = []
-    with open_regular(path) as file, suppress(Exception):  # many kinds; the values were read
-        with zipfile.ZipFile(file) as archive:
-            xml = archive.read(sheet._worksheet_path)
-        for match in re.finditer(rb"<(?:\w+:)?mergeCell [^>]*ref=\"([A-Z0-9:]+)\"", xml):
+    for match in re.finditer(rb"<(?:\w+:)?mergeCell [^>]*ref=\"([A-Z0-9:]+)\"", xml):
+        with suppress(ValueError, TypeError):  # of whole columns
             column, top, _, bottom = range_boundaries(match[1].decode())
             if bottom > top:
                 found.append((column, top, bottom))
@@ -118,16 +128,13 @@ def _fill_merged(
     return n_filled
 
 
-def _formulas(path: Path, title: str, number: int, columns: Sequence[int]) -> list[int]:
-    """Return those of some columns that hold a formula in a row, by its number in Excel."""
-    from openpyxl import load_workbook
+def _formulas(xml: bytes) -> set[int]:
+    """Return the columns, from 0, that hold formulas without a value in a sheet."""
+    from openpyxl.utils import column_index_from_string
 
-    row: tuple[Any, ...] = ()
-    with open_regular(path) as file, suppress(Exception):  # many kinds; the values were read
-        sheet = load_workbook(file, read_only=True, keep_links=False)[title]
-        sheet.reset_dimensions()
-        row = next(sheet.iter_rows(min_row=number, max_row=number, values_only=True), ())
-    return [j for j in columns if j < len(row) and str(row[j]).startswith("=")]
+    cells = FORMULA.findall(xml)
+    names = {name.decode() for name, content in cells if not VALUE.search(content)}
+    return {column_index_from_string(name) - 1 for name in names}
 
 
 class _CellCount:
