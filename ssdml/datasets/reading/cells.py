@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from scipy.special import gammaln
 
+from ssdml.datasets.reading.names import CODES
 from ssdml.datasets.reading.table import LABEL_NAMES, MISSING, TRUTH, Table, folded
 from ssdml.utils.files import parse_json
 from ssdml.utils.linalg import absent_marks
@@ -34,9 +35,8 @@ SIGNS += r"|^[-+]?\d+/\d+$|^\([-+.\de]+j\)$|^\([.,\d]+\)$"  # fractions, complex
 SIGNS += r"|^[-+]?\p{Nd}+([.,\x{ff0e}\x{66b}]\p{Nd}+)?$"  # digits of other scripts
 OBJECT = r"""(?s)^\{\s*["'].*\}$"""  # of JSON or Python
 IGNORE = "Correct the file, or leave the column out: --ignore {0} (ignore=[{0}])."
-CODES = re.compile(r"(.*[_\-. ])?(zip|plz|ean|upc|isbn|(zip|post|postal|bar)[_\- ]?code)s?")
 CODE_OF_LETTERS = r"^[A-Z]{2,3}0\d"  # such as EUR001, which is no amount
-LEAST_CODE = 100  # postal codes and others have more digits
+LEAST_CODE = 100  # postal codes and others have more digits than counts
 CODE = r"^(0\d{3,}|\+\d{8,})$"  # of phones, too; but hours and months may be 07
 DOTS = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"
 LARGEST = 2**53  # beyond it, floats are no longer exact integers

@@ -15,6 +15,16 @@ WHOSE = "(subject|patient|participant|respondent|specimen|sample)"
 OWNER = re.compile(  # but not age_patient
     rf"{WHOSE}|(.*[_\-. ])?{WHOSE}[_\-. ]?(code[_\-. ])?(no|nr|num|number|code|#)"
 )
+# Large numbers of these are no quantities: postal codes, phones, numbers of accounts and the like.
+NUMBER_OF = (
+    "account|card|case|client|contract|customer|employee|fax|invoice|member|mobile|nhs|order|"
+    "passenger|passport|phone|policy|record|reference|registration|serial|social[_\\- ]security|"
+    "student|telephone|ticket|transaction|user|kunden|matrikel|telefon|rechnungs|auftrags|vertrags"
+)
+CODES = re.compile(
+    r"(.*[_\-. ])?(zip|plz|ean|upc|isbn|(zip|post|postal|bar)[_\- ]?code|phone|telephone|mobile|"
+    rf"mrn|ssn|imei|({NUMBER_OF})[_\-. ]*(no|nr|num|number|nummer|#)\.?)s?"
+)
 QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank)s?")
 # How rows are used: folds, parts and weights of a training.
 FOLDS = re.compile(

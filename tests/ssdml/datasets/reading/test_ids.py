@@ -153,14 +153,20 @@ def test_whole_numbers_about_persons_and_samples_are_features(read, frame, name,
     assert_features(read(frame), frame, "p", "q", name)
 
 
-@pytest.mark.parametrize("name", ["zip", "ZipCode", "postal_code", "plz", "EAN"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("zip", "ZipCode", "postal_code", "plz", "EAN", "MRN", "home_phone", "Phone Number"),
+        *("account_number", "Customer No.", "OrderNr", "Ticket #", "Kundennummer"),
+    ],
+)
 def test_codes_are_no_features(read, frame, name, rng):
     data = read(frame.assign(**{name: rng.integers(10_000, 99_999, size=N)}))
     assert_features(data, frame, "p", "q")
     assert "as it holds codes by its name, such as postal codes" in str(data.summary)
 
 
-@pytest.mark.parametrize("name", ["crimes_per_zip", "zip", "geo.ean"])
+@pytest.mark.parametrize("name", ["crimes_per_zip", "zip", "geo.ean", "order_num", "mobile"])
 def test_small_numbers_are_no_codes(read, frame, name, rng):
     frame = frame.assign(**{name: rng.integers(40, size=N)})
     assert_features(read(frame), frame, "p", "q", name)
