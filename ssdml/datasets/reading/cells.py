@@ -364,10 +364,9 @@ class Cells:
     def doubt(self, name: str) -> str | None:
         """Tell what numbers of a feature may mean otherwise; None for plain ones."""
         values, column = self.numbers(name).values, self._columns[name]
-        dots = self.table.separator == ";" and not self.decimal_commas
-        if dots and is_text(column) and _match(column, DOTS).all():
-            cell = column[0].as_py()
-            return f"{cell!r} is read as {values[0]:g}; if dots separate thousands, remove them"
+        if (row := self._first_of_thousands(column)) is not None:
+            cell = column[row].as_py()
+            return f"{cell!r} is read as {values[row]:g}; if dots separate thousands, remove them"
         if name in self.doubted_commas:
             row = int(self._may_be_thousands(name).argmax())
             cell = column[row].as_py()
@@ -379,6 +378,19 @@ class Cells:
         if mark is not None:
             return f"{mark:g} is a number; if it means a missing value, replace it"
         return None
+
+    def _first_of_thousands(self, column: pa.ChunkedArray) -> int | None:
+        """Return the first cell with a dot that may be before thousands; None if others are not.
+
+        Without semicolons, which tell a European file, some cells must be below a thousand.
+        """
+        if self.decimal_commas or not is_text(column):
+            return None
+        dotted, below = _match(column, DOTS), _match(column, r"^[+-]?\d{1,3}$")
+        if not (dotted | below).all() or not dotted.any():
+            return None
+        is_likely = self.table.separator == ";" or (below.any() and dotted.sum() >= LONG)
+        return int(dotted.argmax()) if is_likely else None
 
     def is_ordered(self, name: str) -> bool:
         """Whether a column of numbers is sorted, which independent rows would hardly be.

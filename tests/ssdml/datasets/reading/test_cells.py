@@ -253,3 +253,18 @@ def test_labels_with_commas_before_thousands_are_texts(tmp_path, frame):
     data = load_dataset(tmp_path / "t.csv")
     assert_features(data, frame, "p", "q")
     assert data.class_names == ("1,000", "2,000")
+
+
+@pytest.mark.parametrize(
+    ("separator", "cells", "is_told"),
+    [
+        *((";", ["512", "1.200"], True), ("\t", ["512", "1.200"], True)),
+        *((";", ["0.512", "1.200"], False), ("\t", ["2.512", "1.200"], False)),
+    ],
+)
+def test_dots_beside_numbers_below_a_thousand_are_doubted(tmp_path, separator, cells, is_told):
+    rows = [separator.join((cells[i % 2], "xy"[i // 2 % 2])) for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join([f"a{separator}label", *rows]))
+    doubts = read_dataset(tmp_path / "t.csv", Choice()).summary.doubts
+    told = "in column a, '1.200' is read as 1.2; if dots separate thousands, remove them"
+    assert (told in doubts) == is_told
