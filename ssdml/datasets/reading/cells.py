@@ -230,12 +230,11 @@ class Cells:
         return self._numbers[name]
 
     def example(self, name: str) -> str | None:
-        """Return the first text of a column of text, shortened; None for other columns."""
-        if not is_text(self._columns[name]):
+        """Return the first text that is no number, shortened; None for columns without any."""
+        if not is_text(self._columns[name]) or not (wrong := self.numbers(name).wrong).any():
             return None
-        cells = (cell.strip() for cell in self._columns[name].to_pylist() if cell is not None)
-        first = next(filter(None, cells), None)
-        return None if first is None else repr(first if len(first) < 25 else f"{first[:20]}...")
+        first = self._columns[name][int(wrong.argmax())].as_py().strip()
+        return repr(first if len(first) < 25 else f"{first[:20]}...")
 
     def has_signs(self, name: str) -> bool:
         """Whether most cells of a column of text are numbers with signs, such as 5%, $5, 5 000."""

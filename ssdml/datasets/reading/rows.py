@@ -17,6 +17,7 @@ from ssdml.datasets.image_names import as_relative, find_images
 from ssdml.datasets.pixels import Pixels, opened_image, pixels, stack_images, upright_size
 from ssdml.datasets.reading.cells import Cells, is_text
 from ssdml.datasets.reading.columns import Choice, Roles, choose_columns
+from ssdml.datasets.reading.formats.delimited import REMARK
 from ssdml.datasets.reading.image_folders import images_of
 from ssdml.datasets.reading.names import IS_NEW, added_columns
 from ssdml.datasets.reading.summary import Summary, counted, listed
@@ -79,6 +80,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         ids = np.array(named(roles.id), dtype=object)
         summary.facts["ids"] = f"column {roles.id!r}"
     _doubt_totals(cells, roles, summary)
+    _doubt_remarks(cells, roles, summary)
     test, gallery = _split(cells, roles, summary)
     return RawItems(
         items,
@@ -150,6 +152,19 @@ def _doubt_totals(cells: Cells, roles: Roles, summary: Summary) -> None:
                     "others, delete it"
                 )
                 return
+
+
+def _doubt_remarks(cells: Cells, roles: Roles, summary: Summary) -> None:
+    """Doubt rows of a text that begin with "#" unlike most, as if they were commented out."""
+    first = cells.table.columns.column_names[0]
+    if cells.table.separator is None or first == roles.text or not is_text(cells[first]):
+        return
+    rows = [r for r, cell in enumerate(cells.texts(first)) if cell and cell.startswith(REMARK)]
+    if 0 < 2 * len(rows) < len(cells.table):
+        summary.doubts.append(
+            f"{counted(len(rows), 'sample')} with {REMARK!r} in front, as in "
+            f"{cells.table.place(rows[0])}; if these rows are commented out, delete them"
+        )
 
 
 def _doubt_sums(cells: Cells, roles: Roles, features: Array, summary: Summary) -> None:

@@ -236,7 +236,7 @@ def test_columns_left_out_for_one_reason_are_one_doubt(read, frame):
     assert doubt.startswith("columns 'city', 'size' are not features, as they hold text;")
     told = str(read(frame.assign(said=["it was too cold", "fine by me"] * 20)).summary)
     assert "to use it, write numbers, or for texts, pass --text 'said' (text='said')" in told
-    data = read(frame.assign(price=["$1,200.00", "$3.50"] * 20))
+    data = read(frame.assign(price=["3.50", "$1,200.00", "$3.50", "$4"] * 10))
     assert "column 'price' is not a feature, as it holds text such as '$1,200.00'" in str(
         data.summary
     )

@@ -185,3 +185,16 @@ def test_bytes_of_no_image_are_named(tmp_path):
     frame.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(ValueError, match=r"row 0 is not an image that Pillow can read\. Replace"):
         load_dataset(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(("first", "is_told"), [("id", True), ("label", True), ("text", False)])
+def test_rows_that_are_commented_out_are_doubted(tmp_path, first, is_told):
+    rows = [(str(i), f"a text of {i}", "xy"[i % 2]) for i in range(9)]
+    frame = pd.DataFrame(rows, columns=["id", "text", "label"])
+    frame.insert(0, first, frame.pop(first))
+    for mark in ("", "#"):
+        frame.iloc[3, 0] = f"{mark}{frame.iloc[3, 0]}"
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        told = "1 sample with '#' in front, as in line 5; if these rows are commented out"
+        summary = str(read_dataset(tmp_path / "t.csv", Choice()).summary)
+        assert (told in summary) == (is_told and mark == "#")
