@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from hashlib import sha256
+from pathlib import PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,7 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
         raw.summary.doubts += _doubts_of_images(raw, codes)
         names = [class_name(c) for c in classes]
         raw.summary.doubts += _doubts_of_test(raw, codes, names)
+        raw.summary.doubts += _doubts_of_folders(raw, codes, names)
         _summarize(raw.summary, raw.labels, codes, names)
     return codes, classes
 
@@ -229,6 +231,23 @@ def _doubts_of_repeated(raw: RawItems, codes: Ints) -> list[str]:
     ]
 
 
+def _doubts_of_folders(raw: RawItems, codes: Ints, names: Sequence[str]) -> list[str]:
+    """Doubt labels of images in a table that are the folders of others of these images."""
+    is_named = raw.table is not None and raw.columns and len(getattr(raw.items, "shape", ())) > 2
+    if not is_named or not is_text(samples := raw.table.columns[raw.columns[0]]):
+        return []
+    known = np.flatnonzero(codes >= 0)
+    folders = [PureWindowsPath(name).parent.name for name in samples.take(known).to_pylist()]
+    others = [r for r, folder in zip(known, folders, strict=True) if names[codes[r]] != folder]
+    if not others or len(set(folders)) < 2 or not set(folders).issubset(names):
+        return []
+    return [
+        f"{counted(len(others), 'image is', 'images are')} in the folder of another class than "
+        f"that of the table, as in {raw.table.place(others[0])}; correct the label, or move the "
+        "image"
+    ]
+
+
 def _doubts_of_images(raw: RawItems, codes: Ints) -> list[str]:
     """Doubt images that are equal, byte by byte, but have different labels."""
     images = raw.items
@@ -327,7 +346,11 @@ def _without_style(name: str) -> Any:
     --------
     >>> _without_style("1.0"), _without_style("Non\u2013Spam. "), _without_style("non_spam")
     (Decimal('1.0'), 'non spam', 'non spam')
+    >>> _without_style("True") == _without_style("1")
+    True
     """
+    if name.casefold() in ("true", "false"):
+        return Decimal(name.casefold() == "true")
     if re.fullmatch(r"[+-]?\d+(\.\d*)?", name):
         return Decimal(name)
     plain = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).translate(TYPED).casefold()

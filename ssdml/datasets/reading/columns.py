@@ -335,7 +335,7 @@ class Chooser:
         hinted = [] if alike else [n for n in partly or (*texts, *integers) if hints_at_labels(n)]
         if texts and self._has_texts_or_images():  # so that codes are no features
             alike += [n for n in integers if self._are_codes(n)]
-            alike = [*texts, *alike] if alike else []
+            alike = [*dict.fromkeys([*texts, *alike])] if alike else []
         label = last if last in texts and len(texts) > 1 else None
         for only in (texts, [] if texts else integers, partly):
             label = only[0] if label is None and len(only) == 1 else label

@@ -21,7 +21,15 @@ from ssdml.datasets.reading.formats.delimited import REMARK
 from ssdml.datasets.reading.image_folders import images_of
 from ssdml.datasets.reading.names import IS_NEW, added_columns
 from ssdml.datasets.reading.summary import Summary, counted, listed
-from ssdml.datasets.reading.table import MISSING, SPLITS, TRUTH, Table, folded, unnested
+from ssdml.datasets.reading.table import (
+    MISSING,
+    SPLITS,
+    TRUTH,
+    Table,
+    folded,
+    names_labels,
+    unnested,
+)
 from ssdml.utils.files import check_inside, check_memory, check_names, parse_json
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
@@ -81,6 +89,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         summary.facts["ids"] = f"column {roles.id!r}"
     _doubt_totals(cells, roles, summary)
     _doubt_remarks(cells, roles, summary)
+    _doubt_other_labels(cells, roles, summary)
     test, gallery = _split(cells, roles, summary)
     return RawItems(
         items,
@@ -165,6 +174,25 @@ def _doubt_remarks(cells: Cells, roles: Roles, summary: Summary) -> None:
             f"{counted(len(rows), 'sample')} with {REMARK!r} in front, as in "
             f"{cells.table.place(rows[0])}; if these rows are commented out, delete them"
         )
+
+
+def _doubt_other_labels(cells: Cells, roles: Roles, summary: Summary) -> None:
+    """Doubt a column of labels that is filled only where the labels are missing, as in others."""
+    if roles.label is None:
+        return
+    labeled = _are_filled(cells, roles.label)
+    for name in cells.table.columns.column_names:
+        if name not in (roles.label, roles.text, roles.id, *roles.features) and names_labels(name):
+            filled = _are_filled(cells, name)
+            if filled.any() and not (filled & labeled).any():
+                summary.doubts.append(
+                    f"column {name!r} is filled only in rows that have no label in "
+                    f"{roles.label!r}; if it holds their labels, write all into one column"
+                )
+
+
+def _are_filled(cells: Cells, name: str) -> npt.NDArray[np.bool_]:
+    return np.array([folded(cell or "") not in MISSING for cell in cells.texts(name)])
 
 
 def _doubt_sums(cells: Cells, roles: Roles, features: Array, summary: Summary) -> None:

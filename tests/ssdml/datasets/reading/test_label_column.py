@@ -263,7 +263,7 @@ def test_marks_that_may_be_classes_are_told(read, frame, mark):
 
 WRITTEN = [("yes", "Yes"), ("7", "007"), ("1", "1.0"), ("a b", "a  b"), ("\u00e9", "e\u0301")]
 WRITTEN += [("x", "x\u200b"), ("e.", "e"), ("a b", "a_b"), ("a-b", "a\u2013b"), ("it's", "it’s")]
-WRITTEN += [("'x", "x"), ("\u201cx\u201d", "x")]
+WRITTEN += [("True", "1"), ("0", "FALSE"), ("'x", "x"), ("\u201cx\u201d", "x")]
 WRITTEN += [("\u2764", "\u2764\ufe0f")]  # a heart, plain and in color
 
 
@@ -504,3 +504,19 @@ def test_missing_numbers_are_no_labels_beside_a_last_column_of_codes(tmp_path, f
     frame.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(ValueError, match="which column holds the labels, 'disease' or 'age'"):
         read_dataset(tmp_path / "t.csv", Choice())
+
+
+def test_labels_in_another_column_of_other_rows_are_doubted(read, frame):
+    kinds = frame["label"].where(frame.index % 2 == 0, "")
+    more = frame.assign(label=frame["label"].where(frame.index % 2 == 1, ""), Class=kinds)
+    told = "column 'Class' is filled only in rows that have no label in 'label'; if it holds"
+    assert told in str(read(more).summary)
+    more.loc[1, "Class"] = "cat"
+    assert told not in str(read(more).summary)
+
+
+def test_questions_about_labels_name_each_column_once(tmp_path):
+    rows = [f"some words of {i},{i % 3},{'xyz'[i % 3]}" for i in range(9)]
+    (tmp_path / "t.csv").write_text("\n".join(["text,class_id,class_name", *rows]))
+    with pytest.raises(ValueError, match=r"labels, 'class_name' or 'class_id'\? The"):
+        load_dataset(tmp_path / "t.csv")

@@ -198,3 +198,19 @@ def test_rows_that_are_commented_out_are_doubted(tmp_path, first, is_told):
         told = "1 sample with '#' in front, as in line 5; if these rows are commented out"
         summary = str(read_dataset(tmp_path / "t.csv", Choice()).summary)
         assert (told in summary) == (is_told and mark == "#")
+
+
+def test_labels_of_another_class_than_the_folder_are_doubted(tmp_path):
+    names = [f"{name}/{i}.png" for name in ("cat", "dog") for i in range(4)]
+    for shade, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("L", (4, 4), shade).save(tmp_path / name)
+    labels = ["cat"] * 4 + ["dog"] * 4
+    for other in (0, 5):
+        pd.DataFrame({"file": names, "label": labels}).to_csv(tmp_path / "t.csv", index=False)
+        told = "1 image is in the folder of another class than that of the table, as in line 7"
+        assert (told in str(read_dataset(tmp_path / "t.csv", Choice()).summary)) == (other > 0)
+        labels[5] = "cat"
+    labels = ["x", "y"] * 4
+    pd.DataFrame({"file": names, "label": labels}).to_csv(tmp_path / "t.csv", index=False)
+    assert not read_dataset(tmp_path / "t.csv", Choice()).summary.doubts
