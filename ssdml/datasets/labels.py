@@ -19,7 +19,7 @@ from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.reading.cells import is_text
 from ssdml.datasets.reading.summary import Summary, counted, listed
-from ssdml.datasets.reading.table import names_labels
+from ssdml.datasets.reading.table import folded, names_labels
 from ssdml.utils.labels import NO_LABEL, encode_column
 from ssdml.utils.typing import Array, Ints
 
@@ -49,6 +49,7 @@ LOST = "\ufffd"  # stands for a sign that could not be read
 WHOLE = re.compile(r"-?\d+")
 FIRST_ROWS = 1000
 LEAST_ROWS = 20  # that tell labels from quantities and ids
+FEW_ROWS = 5  # that do, if no label occurs twice
 WRITTEN = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # a number by pandas, not 1E5
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&#]\s*")  # several labels
@@ -91,7 +92,8 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
         ranks = np.append(np.argsort(order), -1)  # the last for no label
         codes, classes = ranks[codes], classes[order]
     if raw.summary is not None:
-        raw.summary.doubts += _doubts_of_copies(raw, codes) + _doubts_of_repeated(raw, codes)
+        raw.summary.doubts += _doubts_of_copies(raw, codes) or _doubts_of_names(raw, codes)
+        raw.summary.doubts += _doubts_of_repeated(raw, codes)
         raw.summary.doubts += _doubts_of_images(raw, codes)
         names = [class_name(c) for c in classes]
         raw.summary.doubts += _doubts_of_test(raw, codes, names)
@@ -149,7 +151,8 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
     if (len(names) == 1 or "-2" in names) and {"-1", "-1.0"} & {str(m).strip() for m in without}:
         found = f"the only class is {names[0]!r}" if len(names) == 1 else "'-2' is a class"
         summary.doubts.append(f"{found}, as -1 means no label; if -1 is a class, rename it")
-    if not n_without and len(codes) >= LEAST_ROWS and 2 * len(names) > len(codes):
+    are_distinct = len(names) == len(codes) >= FEW_ROWS
+    if not n_without and (are_distinct or 2 * len(names) > len(codes) >= LEAST_ROWS):
         summary.doubts.append(
             f"{len(names):,} classes of {len(codes):,} samples are rather quantities or ids; if "
             "the classes are in another column, pass --label NAME (label='NAME')"
@@ -189,6 +192,24 @@ def _doubts_of_copies(raw: RawItems, codes: Ints) -> list[str]:
     return [
         f"feature {listed(found)} has one value for each class, as a code of the labels has; if it "
         f"was made from the labels, pass --ignore {found[0]} (ignore=[{found[0]}])"
+    ]
+
+
+def _doubts_of_names(raw: RawItems, codes: Ints) -> list[str]:
+    """Doubt features that are called like labels, if others are the labels.
+
+    But a class of something may be a feature, and y beside x is a place.
+    """
+    columns = raw.columns or ()
+    plain = {name: folded(name) for name in columns}
+    others = {"y"} if "x" in plain.values() else set()
+    others |= {name for name in plain.values() if "class" in name and name != "class"}
+    found = [repr(name) for name in columns if names_labels(name) and plain[name] not in others]
+    if not found or not (codes >= 0).any() or len(columns) < 2:
+        return []
+    return [
+        f"feature {listed(found)} is called like labels; if it tells them, pass --ignore "
+        f"{found[0]} (ignore=[{found[0]}])"
     ]
 
 

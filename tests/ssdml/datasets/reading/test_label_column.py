@@ -367,6 +367,30 @@ def test_features_of_few_values_are_no_copies_of_the_labels(read, frame, codes):
     assert not read(few.assign(label=["cat", "dog", "", "", "", "dog", "", ""])).summary.doubts
 
 
+@pytest.mark.parametrize(
+    ("name", "is_told"),
+    [("target", True), ("class", True), ("label_score", True), ("MSSubClass", False), ("w", False)],
+)
+def test_features_called_like_labels_are_doubted(read, frame, name, is_told, rng):
+    more = frame.assign(**{name: rng.normal(size=N)})
+    data = read(more)
+    assert_features(data, more, "p", "q", name)
+    told = f"feature {name!r} is called like labels; if it tells them, pass --ignore {name!r}"
+    assert (told in str(data.summary)) == is_told
+
+
+def test_places_are_no_labels(read, frame):
+    places = frame.rename(columns={"p": "x", "q": "y"})
+    assert not read(places).summary.doubts
+
+
+def test_labels_that_are_all_distinct_are_doubted(read, frame):
+    few = frame[:6].assign(label=list("abcdef"))
+    [doubt] = read(few).summary.doubts
+    assert doubt.startswith("6 classes of 6 samples are rather quantities or ids")
+    assert not read(few.assign(label=list("abcdee"))).summary.doubts
+
+
 def test_more_marks_can_be_named(tmp_path, frame):
     path = tmp_path / "t.csv"
     frame.replace({"label": {"": "to do"}}).to_csv(path, index=False)
