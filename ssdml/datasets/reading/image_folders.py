@@ -8,7 +8,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
@@ -36,6 +36,7 @@ from ssdml.utils.files import (
     check_memory,
     check_names,
     check_regular,
+    check_signature,
     open_regular,
     read_regular,
     refuse_damage,
@@ -169,7 +170,7 @@ def images_of(
     sizes: set[tuple[int, int]] = set()
     stacked: list[Pixels] = []
     in_own_units: list[int] = []
-    damaged: list[str] = []
+    damaged: dict[str, str] = {}  # names and reasons
     of_several: list[str] = []
     at_once = True
     for name in names:
@@ -183,8 +184,8 @@ def images_of(
                 found, own_units = pixels(image) if at_once and not damaged else (None, False)
         except MemoryLimitError:
             raise
-        except ValueError:
-            damaged.append(name)
+        except ValueError as error:
+            damaged[name] = str(error)
             continue
         if found is not None:
             if not stacked:
@@ -209,13 +210,21 @@ def images_of(
     return images, f"{counted(len(names), 'image')} of {width} x {height} pixels{unit}", doubts
 
 
-def _refuse_damaged(root: Path, damaged: Sequence[str], n_images: int) -> None:
-    if damaged:
-        more = f" and {len(damaged) - MAX_NAMED} more" if len(damaged) > MAX_NAMED else ""
-        raise ValueError(
-            f"{root}: {len(damaged)} of {n_images} files are not images that Pillow can read: "
-            f"{', '.join(damaged[:MAX_NAMED])}{more}. Replace or remove them."
-        )
+def _refuse_damaged(root: Path, damaged: Mapping[str, str], n_images: int) -> None:
+    if not damaged:
+        return
+    names = list(damaged)
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    reason = damaged[names[0]]
+    if root.is_dir():
+        try:
+            check_signature(root / names[0])
+        except ValueError as error:  # a web page, a pointer of Git LFS and the like
+            reason = str(error)
+    raise ValueError(
+        f"{root}: {len(names)} of {n_images} files are not images that Pillow can read: "
+        f"{', '.join(names[:MAX_NAMED])}{more}. Replace or remove them. The first: {reason}"
+    )
 
 
 def _images_among(root: Path, names: Sequence[str]) -> list[str]:

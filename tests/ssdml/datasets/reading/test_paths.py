@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
@@ -380,3 +381,24 @@ def test_a_pipe_is_named_before_its_suffix(tmp_path):
     os.mkfifo(tmp_path / "63")  # as of a shell's <(command)
     with pytest.raises(ValueError, match=r"63 must be a regular file; got a named pipe\. Copy"):
         load_dataset(tmp_path / "63")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\n", "it is a pointer of Git LFS. Fetch the"),
+        (b"<!DOCTYPE html><html>404</html>", "it is a web page. Download the file itself"),
+        (None, r"2\.tif: its pixels must be finite"),
+    ],
+)
+def test_reasons_why_images_cannot_be_read_are_told(tmp_path, content, reason):
+    for i, folder in enumerate(("cat", "cat", "dog")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        path = tmp_path / folder / f"{i}.tif"
+        if i < 2 or content is None:
+            Image.fromarray(np.full((4, 4), np.nan if i == 2 else i, np.float32)).save(path)
+        else:
+            path.write_bytes(content)
+    message = rf"1 of 3 files are not images .*: dog/2\.tif\. Replace or .* The first: .*{reason}"
+    with pytest.raises(ValueError, match=message):
+        read_path(tmp_path)
