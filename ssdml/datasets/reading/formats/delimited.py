@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -147,7 +147,8 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     if RULED.match(content):
         content = DRAWN.sub(b"", content)
     content, notes_on_quotes = _with_usual_quotes(content)
-    layout, content = _layout(content, declared and declared[1].decode())
+    is_txt = ".txt" in map(str.lower, path.suffixes)
+    layout, content = _layout(content, declared and declared[1].decode(), is_txt)
     n_above = layout.n_above + int(declared is not None)
     cells, place = _parsed(path, content, layout, n_above, on_disk)
     if b'="' in content or re.search(re.escape(layout.separator.encode()) + rb' +"', content):
@@ -303,10 +304,11 @@ def _has_plain_quotes(content: bytes) -> bool:
     return len(n_tabs) == 1 and n_tabs != {0}
 
 
-def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
+def _layout(content: bytes, declared: str | None, is_txt: bool = False) -> tuple[Layout, bytes]:
     """Find the separator; return the table alone, with a name for each column in its header.
 
     Lines above the header go: those that begin with "#", and those of at most half as many cells.
+    Commas and the like within sentences, in a file called .txt, are no separators.
     """
     start = len(content) - len(content.lstrip(b"\r\n"))
     lines = FIRST_LINES.match(content, start, start + LONGEST)
@@ -319,6 +321,8 @@ def _layout(content: bytes, declared: str | None) -> tuple[Layout, bytes]:
         rows, ends = _rows(text, separator, is_whole)
         n_columns = Counter(map(len, rows[1:] or rows)).most_common(1)[0][0]
         if n_columns < 2 or (len(rows[0]) == 1 and folded(rows[0][0]) in TEXT_NAMES):
+            continue
+        if is_txt and not declared and _is_prose(rows):
             continue
         kinds = [_above(row, n_columns) for row in rows[:-1]]
         above = list(takewhile(bool, kinds))
@@ -365,6 +369,18 @@ def _rows(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], l
     if not is_whole:
         rows = rows[:-1] or rows  # the last may be cut
     return [row for row, _ in rows], [line for _, line in rows]
+
+
+def _is_prose(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether cells are parts of sentences: several words on average, in each column.
+
+    All but the first begin with a blank, and the first row does not name columns by single words.
+    """
+    if all(len(cell.split()) == 1 for cell in rows[0]):
+        return False
+    columns = [[*filter(None, column)] for column in zip_longest(*rows)]
+    have_words = all(sum(len(c.split()) for c in cells) >= 2 * len(cells) > 0 for cells in columns)
+    return have_words and all(c.startswith(BLANK) for cells in columns[1:] for c in cells)
 
 
 def _above(row: Sequence[str], n_columns: int) -> str:

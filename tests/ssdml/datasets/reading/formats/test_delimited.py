@@ -566,3 +566,22 @@ def test_quotes_between_tabs_hold_lines_and_tabs_together(read):
 def test_usual_names_that_are_cells_below_are_no_header(read, name):
     table = read("".join(f"{i}.5,{name},b\n1.5,n,a\n" for i in range(10)))
     assert columns(table)["2"] == [name, "n"] * 10
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["I like it, really a lot"],
+        ["I like it, really a lot", "It was fine, we came again", "No, thanks a lot"],
+        ["It was fine; we came again"] * 3,
+    ],
+)
+def test_commas_of_sentences_separate_no_cells(read, lines):
+    assert columns(read("\n".join(lines), "t.txt")) == {"1": lines}
+
+
+@pytest.mark.parametrize("row", ["a dog, {} a cat, x", "Ann Lee, {} High Street"])
+def test_blanks_after_commas_may_begin_cells(read, row):
+    rows = [row.format(i) for i in range(9)]
+    names = ["name", "place", "label"][: row.count(",") + 1]
+    assert columns(read("\n".join([", ".join(names), *rows]))).keys() == {*names}
