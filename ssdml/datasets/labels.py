@@ -372,7 +372,7 @@ def _without_style(name: str) -> Any:
     """
     if name.casefold() in ("true", "false"):
         return Decimal(name.casefold() == "true")
-    if re.fullmatch(r"[+-]?\d+(\.\d*)?", name):
+    if re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", name):
         return Decimal(name)
     plain = unicodedata.normalize("NFKC", INVISIBLE.sub("", name)).translate(TYPED).casefold()
     return BETWEEN_WORDS.sub(" ", plain).strip(" '\"").rstrip(".") or name

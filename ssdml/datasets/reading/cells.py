@@ -37,11 +37,11 @@ OBJECT = r"""(?s)^\{\s*["'].*\}$"""  # of JSON or Python
 IGNORE = "Correct the file, or leave the column out: --ignore {0} (ignore=[{0}])."
 CODE_OF_LETTERS = r"^[A-Z]{2,3}0\d"  # such as EUR001, which is no amount
 LEAST_CODE = 100  # postal codes and others have more digits than counts
-CODE = r"^(0\d{3,}|\+\d{8,})$"  # of phones, too; but hours and months may be 07
+CODE = r"^(0\d{3,}|0\d+[eE]\d+|\+\d{8,})$"  # of phones, too; but hours and months may be 07
 DOTS = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"
 LARGEST = 2**53  # beyond it, floats are no longer exact integers
 LARGEST_KEY = 2**64
-TIMES = ((1e9, 2e9), (1e12, 2e12))  # 2001 to 2033, in seconds or milliseconds since 1970
+TIMES = ((1e9, 2e9), (1e12, 2e12), (1e15, 2e15))  # 2001 to 2033, in s, ms or µs since 1970
 DIGITS = r"^[-+]?\d+$"
 LIMIT = float(np.finfo(np.float32).max)
 UNLIKELY = 1e-4  # probability for independent rows

@@ -23,7 +23,7 @@ NUMBER_OF = (
 )
 CODES = re.compile(
     r"(.*[_\-. ])?(zip|plz|ean|upc|isbn|(zip|post|postal|bar)[_\- ]?code|phone|telephone|mobile|"
-    rf"mrn|ssn|imei|({NUMBER_OF})[_\-. ]*(no|nr|num|number|nummer|#)\.?)s?"
+    rf"mrn|ssn|imei|hash|({NUMBER_OF})[_\-. ]*(no|nr|num|number|nummer|#)\.?)s?"
 )
 QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank)s?")
 # How rows are used: folds, parts and weights of a training.

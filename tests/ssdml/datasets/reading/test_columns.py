@@ -16,7 +16,7 @@ from tests.images import write_images
 from tests.tables import N, assert_features
 
 
-@pytest.mark.parametrize("unit", [1, 1000])
+@pytest.mark.parametrize("unit", [1, 1000, 10**6])
 @pytest.mark.parametrize("n", [4, N])
 def test_times_since_1970_are_no_features(read, frame, rng, unit, n):
     times = unit * (1_700_000_000 + rng.integers(10**6, size=N))
@@ -49,8 +49,9 @@ def test_a_last_row_that_sums_up_others_is_doubted(read, frame, what):
     assert not read(labeled).summary.doubts
 
 
-def test_digits_with_leading_zeros_are_no_numbers(tmp_path, frame):
-    codes = np.array(["01067", "10115", "80331"])[np.arange(N) % 3]
+@pytest.mark.parametrize("given", [["01067", "10115", "80331"], ["07e06", "12e05", "99e10"]])
+def test_digits_with_leading_zeros_are_no_numbers(tmp_path, frame, given):
+    codes = np.array(given)[np.arange(N) % 3]
     months = np.array(["01", "02", "12"])[np.arange(N) % 3]
     phones = [f"+4930{i % 20:07d}" for i in range(N)]
     frame = frame.assign(code=codes, month=months, phone=phones)

@@ -157,7 +157,7 @@ def test_whole_numbers_about_persons_and_samples_are_features(read, frame, name,
     "name",
     [
         *("zip", "ZipCode", "postal_code", "plz", "EAN", "MRN", "home_phone", "Phone Number"),
-        *("account_number", "Customer No.", "OrderNr", "Ticket #", "Kundennummer"),
+        *("account_number", "Customer No.", "OrderNr", "Ticket #", "Kundennummer", "hash"),
     ],
 )
 def test_codes_are_no_features(read, frame, name, rng):

@@ -263,7 +263,7 @@ def test_marks_that_may_be_classes_are_told(read, frame, mark):
 
 WRITTEN = [("yes", "Yes"), ("7", "007"), ("1", "1.0"), ("a b", "a  b"), ("\u00e9", "e\u0301")]
 WRITTEN += [("x", "x\u200b"), ("e.", "e"), ("a b", "a_b"), ("a-b", "a\u2013b"), ("it's", "it’s")]
-WRITTEN += [("True", "1"), ("0", "FALSE"), ("'x", "x"), ("\u201cx\u201d", "x")]
+WRITTEN += [("True", "1"), ("0", "FALSE"), ("1e3", "1000"), ("'x", "x"), ("\u201cx\u201d", "x")]
 WRITTEN += [("\u2764", "\u2764\ufe0f")]  # a heart, plain and in color
 
 
