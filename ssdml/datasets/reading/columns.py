@@ -160,7 +160,7 @@ class Chooser:
         self._check_once()
         index = self._index()
         if roles.text is None:
-            roles.text = self._first_text(TEXT_NAMES)
+            roles.text = self._first_text(TEXT_NAMES, inside=True)
         self._split()
         if roles.label is None:
             roles.label = self._label()
@@ -240,9 +240,15 @@ class Chooser:
             if both and (one, other) not in (("features", "id"), ("text", "id")):
                 self.ask(f"{one} and {other} both name the column {both.pop()!r}", "Name it once.")
 
-    def _first_text(self, names: Sequence[str]) -> str | None:
-        free = {folded(n): n for n in reversed(self.free("text"))}
-        return next((free[name] for name in names if name in free), None)
+    def _first_text(self, names: Sequence[str], *, inside: bool = False) -> str | None:
+        """Return the text of the first of these names, or the only one such as a.text inside."""
+        texts = [
+            n for n in reversed(self.free("text")) if not inside or self.n < 2 or self._varies(n)
+        ]
+        free = {folded(n): n for n in texts}
+        found = next((free[name] for name in names if name in free), None)
+        parts = [n for n in texts if inside and folded(n).rpartition(".")[2] in names]
+        return parts[0] if found is None and len(parts) == 1 else found
 
     def is_distinct(self, name: str) -> bool:
         """Whether no two cells of a column are equal, and none is empty."""

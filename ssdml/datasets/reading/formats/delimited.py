@@ -557,11 +557,12 @@ def _doubt_open_quotes(cells: pa.Table, place: _Lines, separator: str) -> Iterat
 
     last = cells.num_columns - 1
     for j, column in enumerate(cells.columns if last else ()):
-        rows = np.flatnonzero(pc.greater(pc.count_substring(column, "\n"), 0).to_numpy())
-        for row in rows.tolist():
+        n_breaks, n_separators = (pc.count_substring(column, s) for s in ("\n", separator))
+        n_breaks, n_separators = n_breaks.to_numpy(), n_separators.to_numpy()
+        may_be = (n_separators == last * n_breaks) & (n_separators >= FEWEST_SWALLOWED)
+        for row in np.flatnonzero(may_be).tolist():
             found = [line.count(separator) for line in column[row].as_py().split("\n")]
-            expected = [last - j, *[last] * (len(found) - 2), j]
-            if found == expected and sum(found) >= FEWEST_SWALLOWED:
+            if found == [last - j, *[last] * (len(found) - 2), j]:
                 yield (
                     f"{place(row)} has a cell of {len(found):,} lines, each with the separators of "
                     "a row; if a quote is not closed, these rows are lost: close it, or remove it"

@@ -214,3 +214,16 @@ def test_labels_of_another_class_than_the_folder_are_doubted(tmp_path):
     labels = ["x", "y"] * 4
     pd.DataFrame({"file": names, "label": labels}).to_csv(tmp_path / "t.csv", index=False)
     assert not read_dataset(tmp_path / "t.csv", Choice()).summary.doubts
+
+
+def test_texts_inside_of_objects_are_texts(tmp_path):
+    texts = [f"some words of {i}" for i in range(N)]
+    frame = pd.DataFrame({"Title": "Tell us what it is", "Input.text": texts, "seconds": 0.5})
+    frame["seconds"] *= np.arange(N) % 7
+    frame["label"] = np.resize(["x", "y"], N)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.texts.tolist() == texts
+    assert data.summary.facts["samples"] == "texts in column 'Input.text'"
+    frame.assign(**{"Other.text": texts[::-1]}).to_csv(tmp_path / "t.csv", index=False)
+    assert read_dataset(tmp_path / "t.csv", Choice()).columns == ("seconds",)
