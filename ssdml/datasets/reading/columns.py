@@ -241,14 +241,17 @@ class Chooser:
                 self.ask(f"{one} and {other} both name the column {both.pop()!r}", "Name it once.")
 
     def _first_text(self, names: Sequence[str], *, inside: bool = False) -> str | None:
-        """Return the text of the first of these names, or the only one such as a.text inside."""
-        texts = [
-            n for n in reversed(self.free("text")) if not inside or self.n < 2 or self._varies(n)
-        ]
-        free = {folded(n): n for n in texts}
+        """Return the text of the first of these names, or the only one such as a.text inside.
+
+        Those inside are preferred to a constant one.
+        """
+        free = {folded(n): n for n in reversed(self.free("text"))}
         found = next((free[name] for name in names if name in free), None)
-        parts = [n for n in texts if inside and folded(n).rpartition(".")[2] in names]
-        return parts[0] if found is None and len(parts) == 1 else found
+        if inside and (found is None or not self._varies(found)):
+            parts = [n for n in free.values() if folded(n).rpartition(".")[2] in names]
+            if parts := [n for n in parts if self._varies(n)]:
+                return parts[0] if len(parts) == 1 else None
+        return found
 
     def is_distinct(self, name: str) -> bool:
         """Whether no two cells of a column are equal, and none is empty."""
