@@ -254,10 +254,12 @@ def _doubts_of_repeated(raw: RawItems, codes: Ints) -> list[str]:
 
 def _doubts_of_folders(raw: RawItems, codes: Ints, names: Sequence[str]) -> list[str]:
     """Doubt labels of images in a table that are the folders of others of these images."""
-    is_named = raw.table is not None and raw.columns and len(getattr(raw.items, "shape", ())) > 2
-    if not is_named or not is_text(samples := raw.table.columns[raw.columns[0]]):
+    if raw.table is None or not raw.columns or len(getattr(raw.items, "shape", ())) < 3:
         return []
-    known = np.flatnonzero(codes >= 0)
+    samples = raw.table.columns[raw.columns[0]]
+    if not is_text(samples):
+        return []
+    known: list[int] = np.flatnonzero(codes >= 0).tolist()
     folders = [PureWindowsPath(name).parent.name for name in samples.take(known).to_pylist()]
     others = [r for r, folder in zip(known, folders, strict=True) if names[codes[r]] != folder]
     if not others or len(set(folders)) < 2 or not set(folders).issubset(names):
