@@ -310,7 +310,10 @@ def recipes() -> Lines:
     scores = ("NMI", "R@1", "accuracy")
     yield "", "method", "seeds", *scores, "minutes"
     sets = [("recipes", dataset, title) for dataset, title in IMAGES.items()]
-    for kind, dataset, title in [*sets, ("without-tones", "cifar10", "CIFAR-10, without tone operations")]:
+    for kind, dataset, title in [
+        *sets,
+        ("without-tones", "cifar10", "CIFAR-10, without tone operations"),
+    ]:
         rows = succeeded(kind, dataset)
         columns = [by_method(rows, score) for score in scores]
         for place, name in enumerate(columns[0]):

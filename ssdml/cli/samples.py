@@ -15,7 +15,7 @@ from ssdml.cli.options import names, put, refuse_to_replace, say
 
 if TYPE_CHECKING:
     from ssdml.datasets.base import Dataset, RawItems
-    from ssdml.datasets.reading.columns import Choice
+    from ssdml.datasets.reading.names import Choice
     from ssdml.datasets.reading.summary import Summary
     from ssdml.experiments.labeling.features import ImageFeatures
 
@@ -136,7 +136,7 @@ def chosen(
     needs_label: bool = True,
 ) -> Choice:
     """Return the user's choice of columns; names in one text are separated by commas."""
-    from ssdml.datasets.reading.columns import Choice
+    from ssdml.datasets.reading.names import Choice
 
     listed = names(features) if isinstance(features, str | None) else features
     return Choice(label, text, id_column, tuple(listed), tuple(names(ignore)), texts, needs_label)

@@ -60,7 +60,8 @@ def compare(
         bool, typer.Option("--deep", help="Add methods that train networks on images: deep-ssdml.")
     ] = False,
     weights: Annotated[
-        Path | None, typer.Option(help="Initial weights of networks, for sets of photographs such as cub.")
+        Path | None,
+        typer.Option(help="Initial weights of networks, for sets of photographs such as cub."),
     ] = None,
     protocol: Annotated[
         str | None,

@@ -16,8 +16,8 @@ from ssdml.datasets.base import Dataset, RawItems
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.known.layouts import CLASS_NAMES, LAYOUTS, Layout, data_folders, read_known
 from ssdml.datasets.labels import class_name, encoded_labels
-from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.delimited import COMPRESSED
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import listed
 from ssdml.datasets.texts import WORDS, embed_texts

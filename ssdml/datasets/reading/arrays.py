@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
-from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.matlab import is_structure, read_mat, refuse
 from ssdml.datasets.reading.formats.tables import read_table, table_suffix
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.rows import read_labels, read_rows
 from ssdml.datasets.reading.summary import Summary, listed
 from ssdml.datasets.reading.table import (

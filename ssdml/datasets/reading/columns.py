@@ -25,6 +25,7 @@ from ssdml.datasets.reading.names import (
     OWNER,
     QUANTITY,
     UNNAMED,
+    Choice,
     added_columns,
     may_tell_split,
     use_of_rows,
@@ -59,33 +60,6 @@ PLURALS = {
     reason: reason.replace("its name is that", "their names are those")
     for reason in (IS_ID, IS_USE)
 }
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Columns that the user names; None and () leave them to the rule of `choose_columns`.
-
-    ``features`` and ``ignore`` are names, or patterns such as ``"f*"``. With ``texts`` the samples
-    are texts, even if there are numbers. Without ``needs_label`` there need be no label. ``model``
-    names the model whose features and texts these are, ``label_of_fit`` its labels, which may be
-    missing.
-    """
-
-    label: str | None = None
-    text: str | None = None
-    id: str | None = None
-    features: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    texts: bool = False
-    needs_label: bool = True
-    model: str | None = None
-    label_of_fit: str | None = None
-
-    def roles(self) -> list[str]:
-        """Return the roles of the columns that the user named, not a model."""
-        of_model = ("text", "features") if self.model is not None else ()
-        roles = ("label", "text", "id", "features", "ignore")
-        return [role for role in roles if getattr(self, role) and role not in of_model]
 
 
 @dataclass

@@ -1,9 +1,10 @@
-"""What the names of columns tell."""
+"""Columns that the user names, and what the names of columns tell."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from ssdml.datasets.reading.table import SPLIT_NAMES, SPLITS, folded, mentioned_split
 
@@ -48,6 +49,33 @@ GENE = re.compile(r"ENS[A-Z]*[GTP]\d{6,}(\.\d+)?|\w+_at|[NX][MR]_\d+(\.\d+)?|cg\
 IS_NEW = "is_new_label"
 ADDED = ("confidence", IS_NEW, "runner_up", "map_x", "map_y")
 LEAST_ADDED = 3  # of these, if the former is missing
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Columns that the user names; None and () leave them to the rule of `choose_columns`.
+
+    ``features`` and ``ignore`` are names, or patterns such as ``"f*"``. With ``texts`` the samples
+    are texts, even if there are numbers. Without ``needs_label`` there need be no label. ``model``
+    names the model whose features and texts these are, ``label_of_fit`` its labels, which may be
+    missing.
+    """
+
+    label: str | None = None
+    text: str | None = None
+    id: str | None = None
+    features: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    texts: bool = False
+    needs_label: bool = True
+    model: str | None = None
+    label_of_fit: str | None = None
+
+    def roles(self) -> list[str]:
+        """Return the roles of the columns that the user named, not a model."""
+        of_model = ("text", "features") if self.model is not None else ()
+        roles = ("label", "text", "id", "features", "ignore")
+        return [role for role in roles if getattr(self, role) and role not in of_model]
 
 
 def use_of_rows(name: str, n_codes: float) -> str | None:

@@ -23,7 +23,6 @@ from ssdml.datasets.reading.arrays import (
     read_npy_pair,
     read_npz,
 )
-from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.arrow_files import class_names
 from ssdml.datasets.reading.formats.intents import USER_SAYS
 from ssdml.datasets.reading.formats.tables import (
@@ -41,6 +40,7 @@ from ssdml.datasets.reading.image_folders import (
     texts_of_classes,
 )
 from ssdml.datasets.reading.joining import Part, joined
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.rows import read_rows
 from ssdml.datasets.reading.samples import holds_images
 from ssdml.datasets.reading.summary import counted, listed

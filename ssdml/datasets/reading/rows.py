@@ -16,10 +16,10 @@ from ssdml.datasets.image_files import SIZE, center_crop
 from ssdml.datasets.image_names import as_relative, find_images
 from ssdml.datasets.pixels import Pixels, opened_image, pixels, stack_images, upright_size
 from ssdml.datasets.reading.cells import Cells, is_text
-from ssdml.datasets.reading.columns import Choice, Roles, choose_columns
+from ssdml.datasets.reading.columns import Roles, choose_columns
 from ssdml.datasets.reading.formats.delimited import REMARK
 from ssdml.datasets.reading.image_folders import images_of
-from ssdml.datasets.reading.names import IS_NEW, added_columns
+from ssdml.datasets.reading.names import IS_NEW, Choice, added_columns
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import (
     MISSING,

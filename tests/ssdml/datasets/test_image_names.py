@@ -8,7 +8,7 @@ import pytest
 from ssdml.datasets import load_dataset
 from ssdml.datasets.image_names import as_relative
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.summary import ReadingWarning
 from tests.images import write_images
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.names import Choice
 from tests.tables import N
 
 

@@ -17,7 +17,7 @@ from ssdml.datasets.reading.arrays import (
     read_npy_pair,
     read_npz,
 )
-from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import ReadingWarning
 

@@ -12,7 +12,7 @@ import pytest
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.summary import ReadingWarning
 from ssdml.datasets.writing import write_rows
 from tests.tables import N, assert_features

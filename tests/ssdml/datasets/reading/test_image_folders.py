@@ -16,8 +16,8 @@ from ssdml.datasets import load_dataset
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.pixels import image_formats
-from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.image_folders import read_image_folder, read_image_zip
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.summary import ReadingWarning
 from tests.images import SPLIT, write_images, zipped
 

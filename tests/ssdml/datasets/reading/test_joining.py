@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.names import Choice
 from tests.images import write_images
 from tests.tables import N, assert_features
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.io import savemat
 
 from ssdml.datasets import load_dataset
-from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
 
 X = np.array([[0.5, 1.0], [2.0, -3.0], [4.0, 0.25]])

@@ -14,7 +14,7 @@ from PIL import Image
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import ReadingWarning
 from tests import images

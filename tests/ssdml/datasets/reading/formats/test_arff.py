@@ -8,8 +8,8 @@ import pytest
 from scipy.io.arff import loadarff
 
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.tables import read_table
+from ssdml.datasets.reading.names import Choice
 
 HEAD = """% made by hand
 @RELATION 'a b'

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
+from ssdml.datasets.reading.names import Choice
 
 TEXTS = ["how do I pay", "pay a bill now", "where is my card"]
 INTENTS = ["pay", "pay", "card"]

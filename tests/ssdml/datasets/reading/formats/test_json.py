@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.tables import read_table
+from ssdml.datasets.reading.names import Choice
 from tests.images import write_images
 
 LABELS = ["cat", "dog", None, "cat"]

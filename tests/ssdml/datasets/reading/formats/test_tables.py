@@ -18,8 +18,8 @@ from pyarrow import parquet
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
-from ssdml.datasets.reading.columns import Choice
 from ssdml.datasets.reading.formats.tables import read_table, table_suffix
+from ssdml.datasets.reading.names import Choice
 
 FRAME = pd.DataFrame({"a": [1.5, 2.0, -3.0], "label": ["x", None, "z"]})
 ROWS = [{"a": 1.5, "label": "x"}, {"a": 2.0, "label": None}, {"a": -3.0, "label": "z"}]
