@@ -67,8 +67,8 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
     mining : {"propagated", "neighborhood"}
         Source of the triplets; see :func:`ssdml.graphs.mine_triplets`.
     input_weight : float or "auto"
-        Weight of the input relative to class probabilities and learned metric. "auto": from 0.8 to 1.2,
-        and more if held-out labels are predicted poorly; see
+        Weight of the input relative to class probabilities and learned metric. "auto": from 0.8
+        to 1.2, and more if held-out labels are predicted poorly; see
         :func:`ssdml.metric.selection.balanced_weight`. 0: the columns of L alone, one fewer
         than classes, a linear map of the input.
     angle : float
