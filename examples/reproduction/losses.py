@@ -34,6 +34,7 @@ LIBRARY_BASES = ("triplet", "softmax", "proxy-nca", "soft-triple")
 
 # ProxyGML: proxies per class, and proxies per sample on Cars-196, 5% of 98 * 12.
 N_PROXIES, N_LINKED = 12, 59
+FEW_LINKED = 14  # the proxies of a class and two others
 
 
 class Problem(NamedTuple):
@@ -99,9 +100,11 @@ def _soft_triple(problem: Problem, scale: float) -> nn.Module:
     return _library("losses").SoftTripleLoss(*problem[:2], la=scale)
 
 
-def _proxy_gml(problem: Problem, regularization: float, **switches: bool) -> nn.Module:
+def _proxy_gml(
+    problem: Problem, regularization: float, n_linked: int = N_LINKED, **switches: bool
+) -> nn.Module:
     """ProxyGML with the paper's number of proxies per sample; 5% of few proxies is one class."""
-    ratio = min(1.0, N_LINKED / (problem.num_classes * N_PROXIES))
+    ratio = min(1.0, n_linked / (problem.num_classes * N_PROXIES))
     return ProxyGMLLoss(*problem[:2], N_PROXIES, ratio, regularization, None, **switches)
 
 
@@ -139,6 +142,12 @@ ABLATION = {
     )
     for i, (positive, mask, regularized, *_) in enumerate(PROXY_GML_ABLATION, start=1)
 }
+FEWER = {
+    f"proxy-gml-{FEW_LINKED}-links": Searched(
+        partial(_proxy_gml, n_linked=FEW_LINKED), BASES["proxy-gml"].values
+    )
+}
+ALONE = BASES | ABLATION | FEWER  # without a term
 WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0)
 TERMS = {  # by λ
     "cgml": Searched(lambda *_: GraphConsistency(), (1e-3, 0.01, 0.03, 0.1, 0.3)),  # 0.001
@@ -156,7 +165,7 @@ TERMS_OF = {
     "binomial": ("cgml", "da", "en", "gor"),
 }
 LOSSES = (
-    {name: ComparedLoss(name, None, base.values) for name, base in (BASES | ABLATION).items()}
+    {name: ComparedLoss(name, None, base.values) for name, base in ALONE.items()}
     | {
         f"{base}+{name}": ComparedLoss(base, name, TERMS[name].values)
         for base, names in TERMS_OF.items()
@@ -164,7 +173,7 @@ LOSSES = (
     }
     | {"dgcrl": ComparedLoss("softmax", "decorrelation", (0.1, 1.0, 10.0, 30.0, 100.0))}  # 0.1
 )
-COMPARED = tuple(name for name in LOSSES if name not in ABLATION)
+COMPARED = tuple(name for name in LOSSES if name not in ABLATION | FEWER)
 
 
 def with_bases(names: Iterable[str]) -> list[str]:
@@ -209,7 +218,7 @@ def make_loss(name: str, problem: Problem, base: float, weight: float = 0.0) -> 
     compared = choose(LOSSES, name, "loss")
     if compared.term == "decorrelation":
         return LossSum([DecorrelatedCentersLoss(*problem[:2], scale=base, decorrelation=weight)])
-    loss = (BASES | ABLATION)[compared.base].make(problem, base)
+    loss = ALONE[compared.base].make(problem, base)
     if compared.term is None:
         return LossSum([loss])
     return LossSum([loss, (weight, TERMS[compared.term].make(problem, weight))])

