@@ -7,7 +7,7 @@ from functools import partial
 
 from reproduction.loss_search import ANY_RATE, FROM_ALL, FROM_FEW
 from reproduction.loss_tables import by_method
-from reproduction.losses import ABLATION
+from reproduction.losses import ABLATION, FEW_LINKED, FEWER, N_LINKED
 from reproduction.published_losses import PROXY_GML_ABLATION, published_differences
 from result_rows import SEEDS, Lines, gap, interval, succeeded
 
@@ -69,7 +69,8 @@ def base_losses() -> Lines:
 def terms() -> Lines:
     """What each term adds to its base loss in R@1."""
     yield "", *(found := all_losses())
-    fewer = {"proxy-gml-14-links": ("proxy-gml", "ProxyGML with 14 links, over 59")}
+    title = f"ProxyGML with {FEW_LINKED} links, over {N_LINKED}"
+    fewer = {name: ("proxy-gml", title) for name in FEWER}
     for name, (base, title) in (WITH_TERMS | fewer).items():
         yield title, *(gap(scores, name, base) for scores in found.values())
 

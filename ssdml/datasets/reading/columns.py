@@ -427,10 +427,10 @@ class Chooser:
         """Take a column that names training and test rows, the one called split if there is."""
         named = self._first_text(SPLIT_NAMES)
         for name in [named] if named else self.free("text"):
-            cells = {cell or "" for cell in self.cells.texts(name)}
-            others = sorted(cell for cell in cells if folded(cell) not in SPLITS)
             if folded(name) in LABEL_NAMES:
                 continue
+            cells = {cell or "" for cell in self.cells.texts(name)}
+            others = sorted(cell for cell in cells if folded(cell) not in SPLITS)
             if not others:
                 self.roles.split = name
                 return

@@ -52,7 +52,8 @@ def read_excel(path: Path, on_disk: int) -> Table:
         raise ValueError(f"{path}: must contain rows; got a header alone.")
     kept = [j for j, column in enumerate(columns) if names[j] or set(column) != {None}]
     content = dict(zip(distinct([names[j] for j in kept]), (columns[j] for j in kept), strict=True))
-    if formulas := _formulas(xml).intersection(j for j in kept if None in columns[j]):
+    with_gaps = {j for j in kept if None in columns[j]}
+    if with_gaps and (formulas := with_gaps & _formulas(xml)):
         named = ", ".join(repr(list(content)[kept.index(j)]) for j in sorted(formulas))
         doubts.append(
             f"formulas without a value are read as empty cells, in {named}; open the file in a "
