@@ -130,6 +130,10 @@ class Chooser:
         if set(LABEL_STUDIO).issubset(self.names):
             roles.left_out |= dict.fromkeys(LABEL_STUDIO, "of Label Studio")
         roles.features = self._matching(choice.features, "features")
+        for name in cells.table.marks.keys() - {*self.named.values(), *roles.features}:
+            mark = cells.table.marks[name]
+            if mark != "meta" or cells.kind(name) == "number":  # but texts may be the samples
+                roles.left_out.setdefault(name, f"{mark} in Orange")
         self.kinds = {n: cells.kind(n) for n in self.names if n not in roles.left_out}
         self._check_once()
         index = self._index()

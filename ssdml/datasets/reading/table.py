@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,12 +61,15 @@ TRUTH |= {"verdadeiro": "falso", "waar": "onwaar", "prawda": "fałsz", "sant": "
 TRUTH |= {"истина": "ложь", "tosi": "epätosi", "igaz": "hamis"}  # as Excel writes true and false
 ORANGE_TYPES = {"continuous", "numeric", "discrete", "categorical", "string", "text", "time"}
 ORANGE_LETTERS = {"c", "d", "n", "s", "t"}  # the same, above a row of flags
-ORANGE_FLAGS = {"", "class", "meta", "ignore", "weight"}
+ORANGE_FLAGS = {"": "", "c": "class", "m": "meta", "i": "ignore", "w": "weight"}
 ORANGE_MARK = re.compile(r"(?P<flags>[cmiw]?[CDSTN]|[cmiw])#(?P<name>.+)")
 QUALTRICS = re.compile(r"""\{\s*["']ImportId["'].*\}""", re.DOTALL)  # below names and questions
+RESPONDENT = re.compile(r"respondent[ _]?id")  # as SurveyMonkey calls the first column
+OF_RESPONSES = re.compile(r"(open-ended )?response", re.IGNORECASE)  # below a question
 RULE = re.compile(r":?-{2,}:?|:-:?|-:")  # below a header
 MOST_ABOVE = 20  # rows of titles and remarks above a header
 YEARS = {float(year) for year in range(1700, 2101)}
+LETTER = re.compile(r"[^\W\d_]")
 MAX_CELLS = 10**6  # of the rows that decide whether there is a header
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?|[+-]?inf|nan", re.IGNORECASE)
 
@@ -83,6 +87,7 @@ class Table:
     class_names: Mapping[str, list[str]] = field(default_factory=dict)  # of columns of codes
     separator: str | None = None  # of cells that are text
     decimal: str = "."  # of numbers in cells that are text
+    marks: Mapping[str, str] = field(default_factory=dict)  # of Orange: meta, ignore or weight
     root: Path | None = None  # of the files that cells name, if it is not the folder of the table
     starts: tuple[
         int, ...
@@ -160,8 +165,9 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     """Whether the first row names the columns.
 
     It does if it holds a usual name (label, text, id, ...) that is in no cell below, if it holds
-    text above numbers, vectors or names of images, if it counts 0, 1, 2, ... or, beside texts,
-    years, or if several columns have no number in it and none of its cells again.
+    text above numbers, vectors or names of images, but no mark such as "?", if it counts 0, 1, 2,
+    ... or, beside texts, years, or if several columns have no number in it and none of its cells
+    again.
 
     Examples
     --------
@@ -177,11 +183,15 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
         for cell, cells in zip(first, below, strict=True)
     ):
         return True
-    is_text = [isinstance(cell, str) and cell != "" and not is_number(cell) for cell in first]
-    if any(
-        t and cells and all(is_number(part) for cell in cells for part in _parts(cell))
-        for t, cells in zip(is_text, below, strict=True)
-    ):
+    is_text = [
+        isinstance(cell, str) and not is_number(cell) and not _is_mark(cell) for cell in first
+    ]
+    above = [  # cells above numbers, "" for those that are no names
+        str(cell) if t or isinstance(cell, date) else ""
+        for cell, cells, t in zip(first, below, is_text, strict=True)
+        if cells and all(is_number(part) for cell in cells for part in _parts(cell))
+    ]
+    if any(map(LETTER.search, above)) or (above and all(above)):  # dates, ages and the like
         return True
     texts = [(cell, cells) for cell, cells, t in zip(first, below, is_text, strict=True) if t]
     if any(cell in cells for cell, cells in texts):
@@ -194,10 +204,19 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     steps = {later - earlier for earlier, later in pairwise(counted)}
     if steps in ({1}, {-1}) and len(counted) > 2 and set(counted) <= YEARS and texts:
         return True
-    is_index = any(cell in (None, "") and cells for cell, cells in zip(first, below, strict=True))
+    is_index = first[0] in (None, "") and bool(below[0])
+    if not steps and not is_index:  # a lone number may be a label of the first row
+        again = any(is_number(c) and c in cells for c, cells in zip(first, below, strict=True))
+        repeats = any(2 * len(set(cells)) <= len(cells) for _, cells in texts)
+        return counted[0] in (0, 1) and repeats and not again
     repeats = any(len(set(cells)) < len(cells) for _, cells in texts)
     counts = counted[0] in (0, 1) and steps <= {1}
     return counts and (len(counted) > 2 or is_index or repeats)
+
+
+def _is_mark(cell: str) -> bool:
+    """Whether a text means that a cell is missing."""
+    return folded(cell) in MISSING or not cell.strip(" -\u2013\u2014.*?")
 
 
 def _are_images(cells: Sequence[Any]) -> bool:
@@ -217,6 +236,7 @@ class Header(NamedTuple):
     n_rows: int
     names: list[str] | None
     n_below: int = 0  # rows of explanations
+    marks: tuple[str, ...] = ()  # of each column, by Orange
 
     @property
     def start(self) -> int:
@@ -227,6 +247,11 @@ class Header(NamedTuple):
     def can_repeat(self) -> bool:
         """Whether rows that equal it are no data, but headers of files below each other."""
         return self.names is not None and len(self.names) > 1 and self.n_rows > 0
+
+    def marks_of(self, names: Sequence[str], columns: Sequence[int]) -> dict[str, str]:
+        """Return the marks of Orange for columns of these names that hold no features."""
+        found = {n: self.marks[j] for n, j in zip(names, columns, strict=True) if self.marks}
+        return {name: mark for name, mark in found.items() if mark not in ("", "class")}
 
     def notes(self, n_repeated: int) -> list[str]:
         """Tell what was found, unless it is one row of names at the top."""
@@ -243,19 +268,25 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
 
     A second row belongs to it if it has no number, but text above the numbers of several columns:
     the lower level of names, or units; so does a third, if names in the first span columns. A name
-    of an upper level that spans several columns is repeated. Exports of Orange and Qualtrics have
-    their own rows below the names, and so do tables of pandas with several levels of columns.
+    of an upper level that spans several columns is repeated. Exports of Orange, Qualtrics and
+    SurveyMonkey have their own rows below the names, and so do tables of pandas with several levels
+    of columns.
 
     Examples
     --------
-    >>> find_header([["Trial 7", "", ""], ["a", "b", "label"], ["1", "2", "x"]])
-    Header(n_above=1, n_rows=1, names=['a', 'b', 'label'], n_below=0)
+    >>> find_header([["Trial 7", "", ""], ["a", "b", "label"], ["1", "2", "x"]]).start
+    2
     >>> find_header([["a", "", "label"], ["mm", "kg", ""], ["1", "2", "x"], ["3", "4", "y"]]).names
     ['a mm', 'a kg', 'label']
     """
-    found = _header_of_orange(rows) or _header_of_qualtrics(rows) or _header_of_pandas(rows)
-    if found:
-        return found
+    for form in (
+        _header_of_orange,
+        _header_of_qualtrics,
+        _header_of_surveymonkey,
+        _header_of_pandas,
+    ):
+        if (found := form(rows)) is not None:
+            return found
     n_above = _n_above(rows)
     if n_above and not has_header(rows[n_above:]):
         n_above = 0
@@ -295,18 +326,26 @@ def _header_of_orange(rows: Sequence[Sequence[Any]]) -> Header | None:
     """
     rows = _stripped(rows[:4])
     marked = [ORANGE_MARK.fullmatch(name) for name in rows[0]]
-    if 2 * sum(map(bool, marked)) > len(marked):
-        names = [m["name"] + " class" * ("c" in m["flags"]) if m else "" for m in marked]
-        return Header(0, 1, [new or old for new, old in zip(names, rows[0], strict=True)])
+    if 2 * sum(map(bool, marked)) > sum(map(bool, rows[0])):
+        names = [m["name"] if m else name for m, name in zip(marked, rows[0], strict=True)]
+        flags = [m["flags"].rstrip("CDSTN") if m else "" for m in marked]
+        return _flagged(1, names, flags)
     if len(rows) < 4:
         return None
-    flags = {*map(folded, rows[2])} <= ORANGE_FLAGS
-    known = ORANGE_TYPES | (ORANGE_LETTERS if flags and any(rows[2]) else set())
+    flags = [ORANGE_FLAGS.get(folded(flag), folded(flag)) for flag in rows[2]]
+    are_flags = {*flags} <= {*ORANGE_FLAGS.values()}
+    known = ORANGE_TYPES | (ORANGE_LETTERS if are_flags and any(flags) else set())
     types = {*map(folded, filter(None, rows[1]))}
     if types.isdisjoint(known) or any(kind not in known and " " not in kind for kind in types):
         return None
-    names = [" ".join(filter(None, pair)) for pair in zip(rows[0], rows[2], strict=True)]
-    return Header(0, 3, names) if flags else Header(0, 2, list(rows[0]))
+    return _flagged(3, rows[0], flags) if are_flags else Header(0, 2, list(rows[0]))
+
+
+def _flagged(n_rows: int, names: Sequence[str], flags: Sequence[str]) -> Header:
+    """Return the header of Orange in some rows, with flags behind the names of columns."""
+    marks = tuple(ORANGE_FLAGS.get(flag, flag) for flag in flags)
+    names = [" ".join(filter(None, pair)) for pair in zip(names, marks, strict=True)]
+    return Header(0, n_rows, names, marks=marks)
 
 
 def _header_of_qualtrics(rows: Sequence[Sequence[Any]]) -> Header | None:
@@ -315,6 +354,19 @@ def _header_of_qualtrics(rows: Sequence[Sequence[Any]]) -> Header | None:
     if len(rows) < 3 or not all(QUALTRICS.fullmatch(cell) for cell in rows[2]):
         return None
     return Header(0, 1, list(rows[0]), 2)
+
+
+def _header_of_surveymonkey(rows: Sequence[Sequence[Any]]) -> Header | None:
+    """Find the header that SurveyMonkey writes: questions and their choices; None for others.
+
+    A respondent always has an id, which the second row lacks.
+    """
+    rows = _stripped(rows[:2])
+    if len(rows) < 2 or not RESPONDENT.fullmatch(folded(rows[0][0])) or rows[1][0]:
+        return None
+    triples = zip(*rows, _joined(rows), strict=True)
+    names = [up if up and OF_RESPONSES.fullmatch(low) else name for up, low, name in triples]
+    return Header(0, 2, names)
 
 
 def _header_of_pandas(rows: Sequence[Sequence[Any]]) -> Header | None:
@@ -402,6 +454,7 @@ def headed(
         lambda row: place(int(numbers[row])),
         tuple(notes),
         separator=separator,
+        marks=header.marks_of(columns.column_names, used),
     )
 
 

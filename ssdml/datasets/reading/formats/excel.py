@@ -69,6 +69,7 @@ def read_excel(path: Path, on_disk: int) -> Table:
             *[f"merged cells filled: {n_merged}"][:n_merged],
         ),
         tuple(doubts),
+        marks=header.marks_of(list(content), kept),
     )
 
 

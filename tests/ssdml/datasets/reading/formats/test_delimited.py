@@ -370,7 +370,7 @@ ROWS = "1.5\t2\ta\tn1\n3\t4\t?\tn2\n5\t6\tb\tn3\n"
             ["len", "wid", "kind", "name"],
         ),
         (f"{ORANGE}c\tc\td\ts\n\t\tclass\tmeta\n", ["len", "wid", "kind class", "name meta"]),
-        ("C#len\tC#wid\tcD#kind\tmS#name\n", ["len", "wid", "kind class", "name"]),
+        ("C#len\tC#wid\tcD#kind\tmS#name\n", ["len", "wid", "kind class", "name meta"]),
     ],
 )
 def test_headers_of_orange_are_understood(read, header, names):
