@@ -19,7 +19,7 @@ from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.reading.cells import is_text
 from ssdml.datasets.reading.summary import Summary, counted, listed
-from ssdml.datasets.reading.table import folded, names_labels
+from ssdml.datasets.reading.table import folded, is_number, names_labels
 from ssdml.utils.labels import NO_LABEL, encode_column
 from ssdml.utils.typing import Array, Ints
 
@@ -49,6 +49,9 @@ LOST = "\ufffd"  # stands for a sign that could not be read
 WHOLE = re.compile(r"-?\d+")
 FIRST_ROWS = 1000
 LEAST_ROWS = 20  # that tell labels from quantities and ids
+MOST_RATINGS = 20  # numbers that may be classes although they are fractions
+LEAST_PER_CLASS = 5  # samples on average, if whole numbers are classes in spite of gaps
+QUANTITY = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d{1,2})?")
 FEW_ROWS = 5  # that do, if no label occurs twice
 WRITTEN = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # a number by pandas, not 1E5
 UNLIKELY = 0.05
@@ -98,7 +101,8 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
         names = [class_name(c) for c in classes]
         raw.summary.doubts += _doubts_of_test(raw, codes, names)
         raw.summary.doubts += _doubts_of_folders(raw, codes, names)
-        _summarize(raw.summary, raw.labels, codes, names)
+        decimal = "." if raw.table is None else raw.table.decimal
+        _summarize(raw.summary, raw.labels, codes, names, decimal)
     return codes, classes
 
 
@@ -136,7 +140,9 @@ def class_name(label: Any) -> str:
     return label.decode(errors="replace") if isinstance(label, bytes) else str(label)
 
 
-def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str]) -> None:
+def _summarize(
+    summary: Summary, labels: Array, codes: Ints, names: Sequence[str], decimal: str
+) -> None:
     """Complete the summary by the numbers of samples, labels and classes."""
     n_without = int((codes < 0).sum())
     without = labels[codes < 0].tolist()
@@ -152,7 +158,8 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
         found = f"the only class is {names[0]!r}" if len(names) == 1 else "'-2' is a class"
         summary.doubts.append(f"{found}, as -1 means no label; if -1 is a class, rename it")
     are_distinct = len(names) == len(codes) >= FEW_ROWS
-    if not n_without and (are_distinct or 2 * len(names) > len(codes) >= LEAST_ROWS):
+    are_distinct |= 2 * len(names) > len(codes) >= LEAST_ROWS
+    if (not n_without and are_distinct) or _are_quantities(names, len(codes)):
         summary.doubts.append(
             f"{len(names):,} classes of {len(codes):,} samples are rather quantities or ids; if "
             "the classes are in another column, pass --label NAME (label='NAME')"
@@ -163,6 +170,11 @@ def _summarize(summary: Summary, labels: Array, codes: Ints, names: Sequence[str
             f"it means no label, pass --no-label {largest} (no_label={largest!r})"
         )
     summary.doubts += _doubts_of_labels(names, without)
+    are_numbers = decimal == "," and all(map(is_number, names))
+    if several := [] if are_numbers else _several(names):
+        summary.doubts.append(
+            f"{listed(several)} seem to be several labels of a row; if they are, keep one of each"
+        )
 
 
 def _doubts_of_copies(raw: RawItems, codes: Ints) -> list[str]:
@@ -341,10 +353,6 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
             f"{', '.join(map(repr, words))} means no label, as empty cells do; if it is a class, "
             "rename it"
         )
-    if several := _several(names):
-        doubts.append(
-            f"{listed(several)} seem to be several labels of a row; if they are, keep one of each"
-        )
     if garbled := [repr(name) for name in names if LOST in name or _decoded(name) != name]:
         doubts.append(
             f"the classes {listed(garbled)} seem to have been read in another encoding than they "
@@ -392,6 +400,26 @@ def _decoded(name: str) -> str:
         with suppress(UnicodeError):
             return name.encode(encoding).decode()
     return name
+
+
+def _are_quantities(names: Sequence[str], n: int) -> bool:
+    """Whether many numbers are rather measured than classes of n samples.
+
+    Fractions are, and whole ones with gaps of which each has a few samples only.
+
+    Examples
+    --------
+    >>> ratings, ages = [f"{n / 2}" for n in range(11)], [f"{n}" for n in range(9, 90, 3)]
+    >>> _are_quantities(ratings, 100), _are_quantities(ages, 100), _are_quantities(ages, 10_000)
+    (False, True, False)
+    """
+    written = [name.replace(",", ".") for name in names]
+    if len(names) <= MOST_RATINGS or not all(map(QUANTITY.fullmatch, written)):
+        return False
+    values = sorted(map(float, written))
+    has_gaps = values[-1] - values[0] >= len(values)
+    is_rare = has_gaps and LEAST_PER_CLASS * len(names) > n
+    return is_rare or any(not value.is_integer() for value in values)
 
 
 def _wrapped(names: Sequence[str]) -> str | None:

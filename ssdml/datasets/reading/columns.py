@@ -302,13 +302,19 @@ class Chooser:
         named = next((by_name[n] for n in LABEL_NAMES if n in by_name), None)
         if named is None:
             return None
-        if len(alike := [n for n in free if folded(n) == folded(named)]) > 1:
+        if len(alike := self._called_again(named, free)) > 1:
             self.ask(f"which column holds the labels, {' or '.join(map(repr, alike))}?", ASK_LABEL)
         if self._varies(named):
             return named
         inside = [n for n in free if folded(n).rpartition(".")[2] in LABEL_NAMES and n != named]
         inside = list(filter(self._varies, inside))
         return inside[0] if len(inside) == 1 else named
+
+    def _called_again(self, name: str, free: Sequence[str]) -> list[str]:
+        """Return the columns of this name, in any case or numbered, that do not copy it."""
+        alike = [n for n in free if NUMBERED.sub("", folded(n)) == folded(name)]
+        cells = self.cells.texts(name)
+        return [n for n in alike if folded(n) == folded(name) or self.cells.texts(n) != cells]
 
     def _guessed_label(self, free: Sequence[str], alike: list[str]) -> str:
         """Return the column that could be labels by its cells, and doubt it; ask if several do."""

@@ -220,7 +220,7 @@ def test_marks_of_no_label_are_told(read, frame, mark):
 def test_labels_that_hardly_occur_again_are_doubted(read, frame, form):
     labels = [form.format(i * i) for i in range(N)]
     assert "40 classes of 40 samples are rather" in str(read(frame.assign(label=labels)).summary)
-    for usual in (labels[: N // 2] * 2, [*labels[:-1], ""]):
+    for usual in (labels[: N // 2] * 2, [*labels[:9], *[""] * (N - 9)]):
         assert not read(frame.assign(label=usual)).summary.doubts
 
 
@@ -544,3 +544,38 @@ def test_questions_about_labels_name_each_column_once(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["text,class_id,class_name", *rows]))
     with pytest.raises(ValueError, match=r"labels, 'class_name' or 'class_id'\? The"):
         load_dataset(tmp_path / "t.csv")
+
+
+def test_numbers_with_commas_are_no_several_labels(tmp_path):
+    rows = [f"{i % 7},5;{i % 5},25;{1 + i % 2},{i % 4 // 2 * 5}\n" for i in range(N)]
+    (tmp_path / "t.csv").write_text("p;q;label\n" + "".join(rows))
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert data.class_names == ("1,0", "1,5", "2,0", "2,5")
+    assert not data.summary.doubts
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_told"),
+    [
+        (np.arange(30) / 10 + 2.05, True),  # measured
+        (np.arange(10) / 2 + 0.5, False),  # stars
+        (np.arange(30) * 3, True),  # counted
+        (np.arange(30), False),
+    ],
+)
+def test_labels_that_are_measured_are_doubted(read, frame, labels, is_told):
+    rows = pd.concat([frame] * 3, ignore_index=True)
+    rows["p"] += np.arange(len(rows))
+    doubts = read(rows.assign(label=np.resize(labels, len(rows)))).summary.doubts
+    assert any("are rather quantities or ids" in doubt for doubt in doubts) == is_told
+
+
+def test_columns_of_labels_of_one_name_are_asked_for(tmp_path):
+    rows = [f"{i % 7}.5,{'xy'[i % 2]},{'xyz'[i % 3]}\n" for i in range(N)]
+    (tmp_path / "t.csv").write_text("p,label,label\n" + "".join(rows))
+    with pytest.raises(ValueError, match=r"holds the labels, 'label' or 'label\.1'\? The columns"):
+        read_dataset(tmp_path / "t.csv", Choice())
+    assert read_dataset(tmp_path / "t.csv", Choice(label="label.1")).class_names == tuple("xyz")
+    rows = [f"{i % 7}.5,{'xy'[i % 2]},{'xy'[i % 2]}\n" for i in range(N)]
+    (tmp_path / "t.csv").write_text("p,label,label\n" + "".join(rows))
+    assert read_dataset(tmp_path / "t.csv", Choice()).class_names == ("x", "y")
