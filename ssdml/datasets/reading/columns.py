@@ -24,6 +24,7 @@ from ssdml.datasets.reading.names import (
     NUMBERED,
     OWNER,
     QUANTITY,
+    TIME,
     UNNAMED,
     Choice,
     added_columns,
@@ -244,8 +245,10 @@ class Chooser:
         return len(set(known)) < len(known) or 2 * len(known) <= self.n
 
     def has_words(self, name: str) -> bool:
-        """Whether the texts of a column have several words on average."""
+        """Whether the texts of a column have several words on average, but are no dates."""
         known = [cell for cell in self.cells.texts(name)[:1000] if cell]
+        if known and all(map(TIME.fullmatch, known)):
+            return False
         n_words = sum(max(cell.count(" ") + 1, len(UNSPACED.findall(cell)) // 4) for cell in known)
         return n_words >= WORDS * len(known)
 
@@ -514,10 +517,13 @@ class Chooser:
         """Doubt rows that are named as genes are, or below labels: samples may be in columns."""
         numbers = self.free("number")
         again = [n for n in numbers if NUMBERED.sub("", n) in {*self.names} - {n}]
+        last_words = Counter(n.rpartition(" ")[2] for n in numbers)
         for name in filter(None, (self.roles.id, self.roles.label)):
             if self.kinds.get(name) != "text" or not self.is_distinct(name):
                 continue
             first = list(filter(None, self.cells.texts(name)[:3]))
+            if " " in name and folded(name).rpartition(" ")[2] in LABEL_NAMES:  # of two rows
+                again = [n for n in numbers if last_words[n.rpartition(" ")[2]] > 1]
             if GENES.fullmatch(folded(name)) or all(map(GENE.fullmatch, first)):
                 what = f"the rows are named like genes, in column {name!r}"
             elif len(again) > 1 and 2 * len(again) >= len(numbers):

@@ -10,7 +10,17 @@ from ssdml.datasets.reading.table import SPLIT_NAMES, SPLITS, folded, mentioned_
 
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 UNNAMED = re.compile(r"unnamed: \d+(\.\d+)?")
-KEY = re.compile(r"(.*[_\-. ])?(id|ids|idx|uid|uuid|guid)|.*[a-z]I[dD]", re.ASCII)
+# Whose id a name such as userid, without a sign between the words, may be.
+OF_ID = (
+    "account|article|booking|case|cell|client|customer|device|doc|document|employee|encounter|"
+    "event|household|image|invoice|item|loan|member|message|movie|order|page|participant|"
+    "passenger|patient|person|player|plot|post|product|question|record|reference|respondent|"
+    "response|review|row|sample|school|sensor|sequence|session|shop|site|specimen|station|store|"
+    "student|study|subj|subject|ticket|town|track|transaction|tree|trip|tweet|user|vehicle|visit"
+)
+KEY = re.compile(
+    rf"(.*[_\-. ])?({OF_ID})?(id|ids|idx|uid|uuid|guid)|[cpst]id|.*[a-z]I[dD]", re.ASCII
+)
 # Whose rows these are: a number of them is an id, which several rows may have.
 WHOSE = "(subject|patient|participant|respondent|specimen|sample)"
 OWNER = re.compile(  # but not age_patient
@@ -20,7 +30,7 @@ OWNER = re.compile(  # but not age_patient
 NUMBER_OF = (
     "account|card|case|client|contract|customer|employee|fax|invoice|member|mobile|nhs|order|"
     "passenger|passport|phone|policy|record|reference|registration|serial|social[_\\- ]security|"
-    "student|telephone|ticket|transaction|user|kunden|matrikel|telefon|rechnungs|auftrags|vertrags"
+    "student|telephone|ticket|transaction|user|kunden|matrikel|patienten|probanden|telefon|rechnungs|auftrags|vertrags"
 )
 CODES = re.compile(
     r"(.*[_\-. ])?(zip|plz|ean|upc|isbn|(zip|post|postal|bar)[_\- ]?code|phone|telephone|mobile|"
@@ -39,6 +49,12 @@ USES = re.compile(r"(ml[_\-]?)?use|usage|phase|part")  # of text that may tell t
 MOST_FOLDS = 20
 WEIGHTS = re.compile(r"(sample|instance|row|example)_weights?")
 NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
+# Dates and times, with words such as Mon, Apr, PM and PDT.
+TIME = re.compile(
+    r"(?=\D*\d)(?=.*(?:\d[-/:]\d|[A-Z]))"
+    r"(?:\d+(?:st|nd|rd|th)?|[-/:.,+\s]|[AP]\.?M\.?|[ap]m|UTC|GMT|CES?T|[A-Z]{1,2}[DS]T|T(?=\d)|Z"
+    r"|(?i:(?:mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*))++"
+)
 # How genes, transcripts and the like are called: names of rows, if samples are in the columns.
 GENES = re.compile(
     r"(hugo_)?(gene|probe|probe[_ ]?set|transcript|protein|metabolite|otu|asv|taxon|cpg|symbol)"
@@ -109,9 +125,9 @@ def may_tell_split(name: str, cells: Collection[str]) -> bool:
     parts = {mentioned_split(cell) for cell in cells}
     if None not in parts and len(parts) > 1:
         return True
-    name = folded(name)
-    is_named = name in SPLIT_NAMES or any(form.fullmatch(name) for form in (FOLDS, PARTS, USES))
-    return is_named and not SPLITS.keys().isdisjoint(map(folded, cells))
+    name, exact = folded(name), {SPLITS.get(folded(cell)) for cell in cells} - {None}
+    is_named = any(form.fullmatch(name) for form in (FOLDS, PARTS, USES))
+    return name in SPLIT_NAMES or len(exact) > (not is_named)
 
 
 def added_columns(names: Iterable[str]) -> dict[str, str]:

@@ -49,6 +49,14 @@ SPLITS = {
     **dict.fromkeys(("val", "valid", "validation", "validate", "dev", "publictest"), "validation"),
     **dict.fromkeys(("test", "testing", "tes", "tst", "privatetest"), "test"),
 }
+for _part, _words in {
+    "train": "trainingsdaten entrenamiento treino treinamento entraînement entrainement "
+    "apprentissage addestramento trening обучение eğitim 训练 训练集 訓練 学習 학습 훈련",
+    "validation": "validierung validierungsdaten validación validação validazione walidacja "
+    "валидация doğrulama 验证 验证集 驗證 検証 검증",
+    "test": "testdaten prueba teste тест 测试 测试集 測試 テスト 테스트",
+}.items():
+    SPLITS |= dict.fromkeys(_words.split(), _part)
 # The same in names of files, where a word begins: X_train, Xtrain, GunTrain, but not latest.
 IN_SPLIT = re.compile(
     r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[XxYy]))"

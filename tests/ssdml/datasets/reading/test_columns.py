@@ -516,3 +516,41 @@ def test_splits_of_other_names_are_told(read, frame, other):
     assert doubt.startswith(f"column 'split' does not tell the test rows, as it holds {other!r}; w")
     data = read(frame.assign(ML_USE=np.where(parts == other, "TRAIN", parts)))
     assert data.test.tolist() == [part == "TEST" for part in parts]
+
+
+@pytest.mark.parametrize(
+    "words", [("treino", "teste"), ("Entrenamiento", "Prueba"), ("训练", "测试")]
+)
+def test_splits_may_be_in_other_languages(read, frame, words):
+    data = read(frame.assign(conjunto=np.array(words)[np.arange(N) % 4 // 3]))
+    np.testing.assert_array_equal(data.test, np.arange(N) % 4 == 3)
+
+
+@pytest.mark.parametrize(("name", "words"), [("split", "ABC"), ("1st", ["TRAIN", "TEST", "OTHER"])])
+def test_splits_of_unknown_words_are_told(read, frame, name, words):
+    data = read(frame.assign(**{name: np.resize(list(words), N)}))
+    told = f"column {name!r} does not tell the test rows, as it holds"
+    assert told in str(data.summary)
+
+
+def test_classes_in_a_second_row_of_names_are_doubted(tmp_path):
+    rows = "".join(f"gene{i},{i % 5}.5,{i % 3}.25,{i % 4}.5,{i % 7}.5\n" for i in range(20))
+    for second, is_told in (("class,ALL,AML,ALL,AML", True), (",mm,mm,kg,kg", False)):
+        (tmp_path / "t.csv").write_text(f"sample,S1,S2,S3,S4\n{second}\n{rows}")
+        choice = Choice(needs_label=False)
+        told = "4 columns have the name of another one, as labels do; if the samples are in"
+        assert (told in str(read_dataset(tmp_path / "t.csv", choice).summary)) == is_told
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Mon Apr 06 22:19:{:02} PDT 2009",
+        "2015-02-24 11:35:{:02} -0800",
+        "01/11/2023 10:00:{:02} AM",
+    ],
+)
+def test_dates_of_several_words_are_no_texts(read, frame, form):
+    texts = [f"the text number {i} here" for i in range(N)]
+    rows = frame[["label"]].assign(said=texts, when=[form.format(i) for i in range(N)])
+    assert read(rows).texts.tolist() == texts

@@ -225,3 +225,15 @@ def test_quantities_in_a_text_are_no_ids(tmp_path, frame, form):
     summary = read_dataset(tmp_path / "t.csv", Choice()).summary
     assert "ids" not in summary.facts
     assert "column 'size' is not a feature, as it holds text" in str(summary)
+
+
+@pytest.mark.parametrize("name", ["userid", "customerid", "movieid", "pid", "Patientennummer"])
+def test_ids_in_one_word_are_no_features(read, frame, name):
+    data = read(frame.assign(**{name: 7000 + np.arange(N) * 13 % 20}))
+    assert_features(data, frame, "p", "q")
+    assert name in data.summary.left_out
+
+
+@pytest.mark.parametrize("name", ["acid", "humid", "grid", "bid"])
+def test_other_words_that_end_like_ids_are_features(read, frame, name):
+    assert name in read(frame.assign(**{name: 7000 + np.arange(N) * 13 % 20})).columns
