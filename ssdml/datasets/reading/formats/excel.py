@@ -17,7 +17,7 @@ EXCEL_ROWS, EXCEL_COLUMNS = 1_048_576, 16_384
 FORMULA = re.compile(  # in the XML of a cell: its column, and what follows
     rb'<(?:\w+:)?c r="([A-Z]{1,3})\d+"[^>]*>\s*<(?:\w+:)?f[\s/>](.*?)</(?:\w+:)?c>', re.DOTALL
 )
-VALUE = re.compile(rb"<(?:\w+:)?v[^>]*>[^<]")
+VALUE = re.compile(rb"<(?:\w+:)?v[^>]*>([^<]+)")
 XML_RATIO = 4  # bytes of cells in memory per byte of their XML
 
 
@@ -53,12 +53,16 @@ def read_excel(path: Path, on_disk: int) -> Table:
     kept = [j for j, column in enumerate(columns) if names[j] or set(column) != {None}]
     content = dict(zip(distinct([names[j] for j in kept]), (columns[j] for j in kept), strict=True))
     with_gaps = {j for j in kept if None in columns[j]}
-    if with_gaps and (formulas := with_gaps & _formulas(xml)):
-        named = ", ".join(repr(list(content)[kept.index(j)]) for j in sorted(formulas))
-        doubts.append(
-            f"formulas without a value are read as empty cells, in {named}; open the file in a "
-            "spreadsheet program, which computes them, and save it"
-        )
+    with_zeros = {j for j in kept if 0 in columns[j]} if book.calculation.fullCalcOnLoad else set()
+    for cells, found in zip(
+        ("empty cells", "0, as by XlsxWriter"), _formulas(xml, with_gaps, with_zeros), strict=True
+    ):
+        if found:
+            named = ", ".join(repr(list(content)[kept.index(j)]) for j in sorted(found))
+            doubts.append(
+                f"formulas without a value are read as {cells}, in {named}; open the file in a "
+                "spreadsheet program, which computes them, and save it"
+            )
     return Table(
         path,
         of_cells(str(path), content),
@@ -130,13 +134,19 @@ def _fill_merged(
     return n_filled
 
 
-def _formulas(xml: bytes) -> set[int]:
-    """Return the columns, from 0, that hold formulas without a value in a sheet."""
+def _formulas(xml: bytes, with_gaps: set[int], with_zeros: set[int]) -> tuple[set[int], set[int]]:
+    """Return the columns, from 0, of formulas without a value in a sheet, and of zeros alone."""
     from openpyxl.utils import column_index_from_string
 
-    cells = FORMULA.findall(xml)
-    names = {name.decode() for name, content in cells if not VALUE.search(content)}
-    return {column_index_from_string(name) - 1 for name in names}
+    if not with_gaps and not with_zeros:
+        return set(), set()
+    values: dict[bytes, set[bytes]] = {}
+    for name, content in FORMULA.findall(xml):
+        found = VALUE.search(content)
+        values.setdefault(name, set()).add(found[1] if found else b"")
+    known = {column_index_from_string(name.decode()) - 1: v for name, v in values.items()}
+    empty = {j for j in with_gaps & known.keys() if b"" in known[j]}
+    return empty, {j for j in with_zeros & known.keys() if known[j] == {b"0"}}
 
 
 class _CellCount:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 import time
 import zipfile
@@ -280,6 +281,23 @@ def test_formulas_without_values_are_told(tmp_path, first):
     assert table.columns["twice"].null_count == 1 + isinstance(first, str)
     [doubt] = table.doubts
     assert "formulas without a value are read as empty cells, in 'twice'; open the file" in doubt
+
+
+def test_zeros_of_formulas_are_told(tmp_path):
+    """XlsxWriter writes zeros, as it computes nothing."""
+    book, path = Workbook(), tmp_path / "t.xlsx"
+    for row in (["a", "twice", "zero", "label"], [1, "=2*A2", 0, "x"], [2, "=2*A3", 0, "y"]):
+        book.active.append(row)
+    book.save(tmp_path / "empty.xlsx")
+    for first, second in ((0, 0), (0, 4)):
+        with zipfile.ZipFile(tmp_path / "empty.xlsx") as old, zipfile.ZipFile(path, "w") as new:
+            for name in old.namelist():
+                content = re.sub(r"<v ?/>", "<v></v>", old.read(name).decode())
+                content = content.replace("<v></v>", f"<v>{first}</v>", 1)
+                new.writestr(name, content.replace("<v></v>", f"<v>{second}</v>"))
+        doubts = read_table(path).doubts
+        told = "formulas without a value are read as 0, as by XlsxWriter, in 'twice'; open the file"
+        assert [doubt.startswith(told) for doubt in doubts] == [True] * (second == 0)
 
 
 LEVELS = pd.MultiIndex.from_tuples([("leaf", "l"), ("leaf", "w"), ("label", "")])
