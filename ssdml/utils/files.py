@@ -62,6 +62,10 @@ WAYS_OUT = {  # of formats that are not read, by suffix
     ".xml": "Export its labels as .csv or, of images, as folders of classes (in CVAT: ImageNet)",
     **dict.fromkeys((".gz", ".tar", ".tgz", ".7z", ".rar"), "Unpack it, and name a file in it"),
     **dict.fromkeys((".vec", ".md"), "Rename it to .txt"),
+    ".geojson": "Rename it to .json",
+    ".vw": "Write its labels and features as columns of a .csv",
+    ".gct": "Its samples are columns: write the table as .csv, with a row per sample (frame.T) and "
+    "a column of labels",
     ".ann": "Write the texts and their labels, as of brat, as .csv",
 }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 ARFF = re.compile(rb"(?:\s|%[^\n]*\n)*+@relation\s", re.IGNORECASE)
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 ATTRIBUTE = re.compile(rf"^[ \t]*@attribute\s+({QUOTED}|\S+)", re.IGNORECASE | re.MULTILINE)
+RELATIONAL = re.compile(rf"{ATTRIBUTE.pattern}\s+relational\b", ATTRIBUTE.flags)
 DATA = re.compile(r"^[ \t]*@data[^\n]*(?:\n|\Z)", re.IGNORECASE | re.MULTILINE)
 CELL = re.compile(rf"\s*({QUOTED}|[^,]*?)\s*,")
 ESCAPED = re.compile(r"\\(.)")
@@ -29,7 +30,7 @@ def names_and_rows(path: Path, content: bytes) -> tuple[list[str], bytes, int]:
     Raises
     ------
     ValueError
-        If it has no attributes or rows, or sparse ones.
+        If it has no attributes or rows, or sparse ones, or tables in cells.
 
     Examples
     --------
@@ -43,6 +44,11 @@ def names_and_rows(path: Path, content: bytes) -> tuple[list[str], bytes, int]:
     if data is None or not names or not rows.strip():
         raise ValueError(f"{path}: must have @attribute and @data lines, and rows. Write it again.")
     n_above = text.count("\n", 0, data.end())
+    if (found := RELATIONAL.search(text, 0, data.start())) is not None:
+        raise ValueError(
+            f"{path}: must have numbers or texts; attribute {_plain(found[1])!r} holds tables of "
+            "its own, as of series. Write a column for each of their numbers."
+        )
     if re.search(r"^\s*\{", rows, re.MULTILINE):
         raise ValueError(
             f"{path}: must have dense rows; got sparse ones in braces. In Weka, apply the filter "

@@ -26,14 +26,9 @@ import numpy as np
 
 from ssdml.datasets.image_names import is_image_name
 from ssdml.datasets.reading.formats.arff import ARFF, names_and_rows
+from ssdml.datasets.reading.formats.other_texts import refuse_other_texts
 from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number, of_cells
-from ssdml.utils.files import (
-    WAYS_OUT,
-    check_memory,
-    check_regular,
-    open_regular,
-    refuse_damage,
-)
+from ssdml.utils.files import check_memory, check_regular, open_regular, refuse_damage
 from ssdml.utils.typing import Ints
 
 if TYPE_CHECKING:
@@ -54,37 +49,6 @@ FASTTEXT = "__label__"
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
 RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULTILINE)
 DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTILINE)
-FOREIGN = (  # texts that are no tables, what they are, and the way out
-    (
-        re.compile(rb"""\s*(\[\s*)?\{\s*(["'])[^"'\n]*\2\s*:"""),
-        "objects of JSON",
-        "Let its name end in .jsonl for lines of objects, else in .json",
-    ),
-    (
-        re.compile(
-            rb"(?:#[^\n]*\n)*(?:[-+.\de]+ *[\r\n]+){,9}"  # remarks, and samples of zeros alone
-            rb"[-+.,\de]+(?: +qid:\d+)?(?: +\d+:[-+.\de]+)+\s*(?:#.*)?[\r\n]"
-        ),
-        "pairs index:value, as svmlight writes",
-        WAYS_OUT[".svm"],
-    ),
-    (
-        re.compile(
-            rb"(?>\s|--[^\n]*\n|/\*.*?\*/;?|(?:set|use|begin|pragma|lock|drop)\s[^;]*;)*+"
-            rb"(?:create|insert)\s[\w ]*(?:into|table|database)\s[^\n(;,]*[(;]",
-            re.IGNORECASE | re.DOTALL,
-        ),
-        "statements of SQL",
-        WAYS_OUT[".sql"],
-    ),
-    (
-        re.compile(
-            rb"(?:\s|<!--.*?-->|>[^\n]*\n)*+##\s*(?:intent|synonym|regex|lookup):", re.DOTALL
-        ),
-        "intents, as Rasa writes",
-        WAYS_OUT[".yml"],
-    ),
-)
 LINE_BREAK = re.compile(rb"\r?\n|\r")
 ONE_COLUMN = "\x1f"  # the separator of a file without any
 SAMPLE = 2**16  # bytes at the beginning that show the separator, but at least these lines:
@@ -137,7 +101,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     declared = re.match(rb"sep=([^\"\r\n\x80-\xff])\r?\n", content)  # Excel reads and writes it
     if declared:
         content = content[declared.end() :]
-    _refuse_other_texts(path, content)
+    refuse_other_texts(path, content)
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)
     if ARFF.match(content):
@@ -166,15 +130,6 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         notes.append(f"cells are separated by {NAMES[layout.separator]}")
     table = headed(path, cells, place, notes + notes_on_quotes, layout.separator)
     return replace(table, doubts=(*_doubt_open_quotes(cells, place, layout.separator),))
-
-
-def _refuse_other_texts(path: Path, content: bytes) -> None:
-    """Raise ValueError if a text has no rows, or none of cells."""
-    if not content.strip():
-        raise ValueError(f"{path}: must contain rows; got an empty file.")
-    for pattern, what, way_out in FOREIGN:
-        if pattern.match(content):
-            raise ValueError(f"{path}: must have cells; got {what}. {way_out}.")
 
 
 def _with_usual_quotes(content: bytes) -> tuple[bytes, list[str]]:

@@ -68,6 +68,11 @@ def test_large_files_equal_those_of_scipy(tmp_path, rng):
         (f"{HEAD}{{0 1.5, 2 cat}}\n", r"got sparse ones in braces\. In Weka, apply the filter"),
         (f"{HEAD}1,2,cat\n1,2\n", r"line 10: must have 3 columns, separated by commas"),
         (HEAD, r"must have @attribute and @data lines, and rows"),
+        (
+            "@relation r\n@attribute 'a bag' relational\n@attribute b real\n@end 'a bag'\n"
+            '@attribute k {0,1}\n@data\n"1\\n2",0\n',
+            r"attribute 'a bag' holds tables of its own, as of series\. Write a column",
+        ),
         ("@relation r\n@data\n1,2\n", r"must have @attribute and @data lines, and rows\. Write"),
         ("@relation r\n@attribute a real\n1,2\n", r"must have @attribute and @data lines"),
     ],
