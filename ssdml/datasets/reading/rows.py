@@ -89,6 +89,7 @@ def read_rows(table: Table, choice: Choice) -> RawItems:
         summary.facts["ids"] = f"column {roles.id!r}"
     _doubt_totals(cells, roles, summary)
     _doubt_remarks(cells, roles, summary)
+    _doubt_footer(cells, summary)
     _doubt_other_labels(cells, roles, summary)
     test, gallery = _split(cells, roles, summary)
     return RawItems(
@@ -173,6 +174,24 @@ def _doubt_remarks(cells: Cells, roles: Roles, summary: Summary) -> None:
         summary.doubts.append(
             f"{counted(len(rows), 'sample')} with {REMARK!r} in front, as in "
             f"{cells.table.place(rows[0])}; if these rows are commented out, delete them"
+        )
+
+
+def _doubt_footer(cells: Cells, summary: Summary) -> None:
+    """Doubt last rows that have a cell in the first column alone, unlike those above."""
+    first, *others = cells.table.columns.column_names
+    n = len(cells.table)
+    if n <= 2 * LAST or not others or not is_text(cells[first]):
+        return
+    end = [cells[name].slice(n - 2 * LAST).to_pylist() for name in others]
+    rows = zip(*end, strict=True)
+    filled = [any(str("" if c is None else c).strip() for c in row) for row in rows]
+    n_above = sum(filled)
+    if LAST <= n_above < len(filled) and all(filled[:n_above]):
+        row = n - len(filled) + n_above
+        summary.doubts.append(
+            f"{cells.table.place(row)} has no cell but {cells.texts(first)[row]!r}; if it is a "
+            "remark below the table, delete it"
         )
 
 

@@ -227,3 +227,14 @@ def test_texts_inside_of_objects_are_texts(tmp_path):
     assert data.summary.facts["samples"] == "texts in column 'Input.text'"
     frame.assign(**{"Other.text": texts[::-1]}).to_csv(tmp_path / "t.csv", index=False)
     assert read_dataset(tmp_path / "t.csv", Choice()).columns == ("seconds",)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_remarks_below_a_table_are_doubted(tmp_path, n):
+    rows = "".join(f"some text number {i},{'xy'[i % 2]}\n" for i in range(N))
+    (tmp_path / "t.csv").write_text("text,label\n" + rows + "Exported by Ann,\n" * n)
+    told = "line 42 has no cell but 'Exported by Ann'; if it is a remark below the table, delete it"
+    assert told in str(read_dataset(tmp_path / "t.csv", Choice()).summary)
+    rows = rows.replace(",x", ",") + "another text,\n"
+    (tmp_path / "t.csv").write_text("text,label\n" + rows)
+    assert "no cell but" not in str(read_dataset(tmp_path / "t.csv", Choice()).summary)
