@@ -96,7 +96,7 @@ def label(
     X, _ = samples.features_of(raw.items, raw.summary, y)
     model = SSDML(n_neighbors=n_neighbors, random_state=random_state, n_jobs=n_jobs, verbose=1)
     earlier = None if fresh else kept_model(model, X, y)
-    with log_lines(lambda: f"learning from {len(is_new)} rows"):
+    with samples.told_once(raw.summary), log_lines(lambda: f"learning from {len(is_new)} rows"):
         if earlier is None:
             keep_model(model.fit(X, y), X)
         elif earlier.has_labels:

@@ -132,6 +132,7 @@ def fit(
     start = time.perf_counter()
     try:
         with (
+            samples.told_once(raw.summary),
             LastLine() as last,
             log_lines(lambda: f"learning from {len(X)} samples{last.text}"),
         ):

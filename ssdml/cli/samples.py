@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 INPUT = "input.json"  # beside a model
 ANY = "any"  # input of models of early versions, whose config does not tell it
 FITTED = {"words": "words.npz", "pixels-v2": "pixels.npz"}  # there, too: what features have learned
+TOLD = {  # in doubts of a file, and again in warnings of a fit
+    "counts as a class": ".*y must mark unlabeled rows",
+    "if it means a missing value": ".*X must not mark missing values",
+}
 DEFAULT_SIDES = {"mnist": 28}  # of images for a network, in pixels; 32 for others
 
 
@@ -251,6 +256,17 @@ def read_labeled(
     if len(codes) < least:
         raise ValueError(f"{data}: must have at least {least} samples; got {len(codes)}. Add some.")
     return raw, _as_given(codes, classes), words
+
+
+@contextmanager
+def told_once(summary: Summary | None) -> Iterator[None]:
+    """Suppress warnings of a fit that repeat a doubt of the summary."""
+    doubts = " ".join(summary.doubts) if summary is not None else ""
+    with warnings.catch_warnings():
+        for doubt, warning in TOLD.items():
+            if doubt in doubts:
+                warnings.filterwarnings("ignore", warning)
+        yield
 
 
 def _as_given(codes: Any, classes: Any) -> Any:

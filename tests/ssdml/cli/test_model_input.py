@@ -7,10 +7,11 @@ import json
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import ssdml
 from ssdml.utils.persistence import UNSIGNED, signed
-from tests.tables import write
+from tests.tables import CLASS_NAMES, write
 
 
 def test_damaged_input_of_a_model_is_named(run, table, tmp_path):
@@ -66,3 +67,20 @@ def test_columns_of_a_model_of_python_are_found_by_name(run, table, tmp_path):
     np.testing.assert_array_equal(*found)
     data = write(table.drop(columns="f2"), tmp_path / "t.csv")
     assert "'f2' is missing" in run("predict", tmp_path / "named", data).stderr
+
+
+@pytest.mark.parametrize("command", ["fit", "label"])
+def test_marks_are_told_once(run, arrays, tmp_path, command):
+    X, y = (np.load(path) for path in arrays)
+    np.savez(tmp_path / "t.npz", X=X, y=np.where(y < 0, -100, y))
+    frame = pd.DataFrame(X).add_prefix("f").assign(label=CLASS_NAMES[y])
+    frame.loc[::9, "f0"] = -999
+    data = write(frame, tmp_path / "t.csv")
+    out = tmp_path / ("model" if command == "fit" else "out.csv")
+    told = run(command, data, "--out", out).output
+    assert told.count("-999 is a number; if it means a missing value, replace it") == 1
+    assert "must not mark missing values" not in told
+    if command == "fit":
+        told = run(command, tmp_path / "t.npz", "--out", out, "--force").output
+        assert told.count("'-100' counts as a class") == 1
+        assert "must mark unlabeled rows" not in told
