@@ -115,7 +115,15 @@ def _refuse_copies(folder: Path, tables: list[Table]) -> None:
             n_fewest = min(n_distinct[other], len(rows))
             are_distinct = 2 * n_fewest > min(len(tables[other]), len(table))
             is_copy = len(table) > 1 and table.columns.equals(tables[other].columns)
-            if is_copy or (are_distinct and 2 * again[other] > n_fewest):
+            is_copy |= are_distinct and 2 * again[other] > n_fewest
+            own = [{*t.columns.column_names} - alike for t in (tables[other], table)]
+            if is_copy and all(own):
+                raise ValueError(
+                    f"{folder}: its tables must have the same columns; {tables[other].path} and "
+                    f"{table.path} have rows of the same {listed(names)}, and other columns. Join "
+                    "them: frame.merge(other)."
+                )
+            if is_copy:
                 raise ValueError(
                     f"{folder}: its tables must differ; {again[other]:,} rows of {table.path} are "
                     f"in {tables[other].path}. Name one file, or remove the copy; of several "

@@ -135,3 +135,14 @@ def test_row_numbers_of_each_table_are_no_features(tmp_path, rng, step):
     data = read_dataset(tmp_path, Choice())
     assert (data.columns, len(data.X)) == (("2", "3"), 15)
     assert "distinct and sorted in each table, like row numbers" in str(data.summary)
+
+
+def test_labels_in_a_table_of_their_own_are_to_be_joined(tmp_path, rng):
+    ids = np.arange(20) * 3
+    pd.DataFrame({"id": ids, "p": rng.normal(size=20)}).to_csv(tmp_path / "values.csv", index=False)
+    labels = pd.DataFrame({"id": ids, "status": np.resize(["a", "b"], 20)})
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"have rows of the same id, and other columns\. Join them"
+    ):
+        read_dataset(tmp_path, Choice())
