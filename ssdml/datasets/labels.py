@@ -49,6 +49,8 @@ LOST = "\ufffd"  # stands for a sign that could not be read
 WHOLE = re.compile(r"-?\d+")
 FIRST_ROWS = 1000
 LEAST_ROWS = 20  # that tell labels from quantities and ids
+# What another model says of the labels.
+PREDICTED = re.compile(r"(.*[_\W])?(pred|preds|predicted|predictions?|y_?hat|y_?pred)([_\W].*)?")
 MOST_RATINGS = 20  # numbers that may be classes although they are fractions
 LEAST_PER_CLASS = 5  # samples on average, if whole numbers are classes in spite of gaps
 QUANTITY = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d{1,2})?")
@@ -208,7 +210,7 @@ def _doubts_of_copies(raw: RawItems, codes: Ints) -> list[str]:
 
 
 def _doubts_of_names(raw: RawItems, codes: Ints) -> list[str]:
-    """Doubt features that are called like labels, if others are the labels.
+    """Doubt features that are called like labels or predictions, if others are the labels.
 
     But a class of something may be a feature, and y beside x is a place.
     """
@@ -216,7 +218,9 @@ def _doubts_of_names(raw: RawItems, codes: Ints) -> list[str]:
     plain = {name: folded(name) for name in columns}
     others = {"y"} if "x" in plain.values() else set()
     others |= {name for name in plain.values() if "class" in name and name != "class"}
-    found = [repr(name) for name in columns if names_labels(name) and plain[name] not in others]
+    predicted = [name for name in columns if PREDICTED.fullmatch(plain[name])]
+    alike = [name for name in columns if names_labels(name) and plain[name] not in others]
+    found = [repr(name) for name in dict.fromkeys([*alike, *predicted])]
     if not found or not (codes >= 0).any() or len(columns) < 2:
         return []
     return [

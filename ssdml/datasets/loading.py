@@ -111,12 +111,12 @@ def load_dataset(
 
     Notes
     -----
-    Labels: the column called label, labels, target, class, y, category, intent or species; else,
-    with a warning, the only one with such a name in another language, or else the only column of
-    short texts or integers in which values repeat. Ids: a column of distinct values called id or
-    the like. Samples: a column of vectors; or the images that a column names; or the texts in a
-    column called text or the like, unless the table has more than three columns of numbers; or all
-    columns of numbers, except those that number the rows.
+    Labels: the column called label, labels, target, class, y (unless it holds places beside x),
+    category, intent or species; else, with a warning, the only one with such a name in another
+    language, or else the only column of short texts or integers in which values repeat. Ids: a
+    column of distinct values called id or the like. Samples: a column of vectors; or the images
+    that a column names; or the texts in a column called text or the like, unless the table has more
+    than three columns of numbers; or all columns of numbers, except those that number the rows.
 
     The 60,000 images of a CIFAR-10 zip take about 8 seconds to decode; nothing is cached.
 

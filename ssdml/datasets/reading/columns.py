@@ -16,8 +16,6 @@ import numpy as np
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.formats.delimited import ONE_COLUMN
 from ssdml.datasets.reading.names import (
-    GENE,
-    GENES,
     INDEX,
     IS_NEW,
     KEY,
@@ -31,7 +29,13 @@ from ssdml.datasets.reading.names import (
     may_tell_split,
     use_of_rows,
 )
-from ssdml.datasets.reading.samples import CONTENT, VECTORS, choose_samples, holds_images
+from ssdml.datasets.reading.samples import (
+    CONTENT,
+    VECTORS,
+    choose_samples,
+    doubt_genes,
+    holds_images,
+)
 from ssdml.datasets.reading.summary import counted, listed
 from ssdml.datasets.reading.table import (
     ID_NAMES,
@@ -52,6 +56,7 @@ IS_USE = "its name is that of folds, parts or weights"
 MOST_TABLES = 4  # that are joined, and may each have an id once
 MANY_LABELS = 20  # in a column of classes, most of which occur again
 MOST_CODES = 20  # of classes beside short texts
+KINDS = ("class", "category", "species")  # names of labels that may be kinds of something else
 UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Japanese, Chinese
 WORDS = 3  # of a text, on average
 ASK_LABEL = "Pass --label NAME (label='NAME')."
@@ -144,7 +149,7 @@ class Chooser:
         if roles.label is None:
             roles.label = self._label()
         self._id(index)
-        self._doubt_genes()
+        doubt_genes(self)
         uses = self._uses_of_rows()
         roles.left_out |= dict.fromkeys(uses, "folds, parts or weights")
         choose_samples(self)
@@ -288,10 +293,11 @@ class Chooser:
         return _are_whole(self.cells.numbers(name).values)
 
     def _label(self) -> str | None:
-        free = [n for n in self.free() if self._may_be_classes(n)]
+        free = [n for n in self.free() if self._may_be_classes(n) and not self._is_place(n)]
         if self.choice.label_of_fit in free:
             return self.choice.label_of_fit
         if (named := self._usual_label(free)) is not None:
+            self._doubt_usual(named, free)
             return named
         free = list(filter(self._varies, free))
         alike = [n for n in free if names_labels(n) and not self._counts(n)]
@@ -312,6 +318,15 @@ class Chooser:
         inside = [n for n in free if folded(n).rpartition(".")[2] in LABEL_NAMES and n != named]
         inside = list(filter(self._varies, inside))
         return inside[0] if len(inside) == 1 else named
+
+    def _doubt_usual(self, name: str, free: Sequence[str]) -> None:
+        """Doubt a label whose name may mean something else, if other columns are called alike."""
+        others = [repr(n) for n in free if hints_at_labels(n) and self._varies(n)]
+        if others and folded(name) in KINDS:
+            self.roles.doubts.append(
+                f"the labels are taken from column {name!r}; if they are in {listed(others)}, pass "
+                "--label NAME (label='NAME')"
+            )
 
     def _called_again(self, name: str, free: Sequence[str]) -> list[str]:
         """Return the columns of this name, in any case or numbered, that do not copy it."""
@@ -401,6 +416,7 @@ class Chooser:
         named = [n for n in self.free() if folded(n) in LABEL_NAMES]
         if named:
             holds = "dates" if self.kinds[named[0]] == "date" else "numbers that hardly occur again"
+            holds = "places, as it is beside 'x'" if self._may_be_classes(named[0]) else holds
             self.ask(f"column {named[0]!r} holds {holds}, which are no classes", way_out)
         if indicators := self._indicators():
             self.ask(
@@ -415,14 +431,16 @@ class Chooser:
         self.ask(f"which column holds the labels? None is called {names}", way_out)
 
     def _indicators(self) -> list[str]:
-        """Return the columns of 0 and 1 if at most one of them is 1 in each row."""
+        """Return columns of 0 and 1 beside each other if at most one is 1 in each row."""
         names, total = [], np.zeros(self.n)
         for name in self.free("number"):
             values = self.cells.numbers(name).values
             if set(np.unique(values)) == {0, 1}:
                 names.append(name)
                 total += values
-        return names if len(names) > 1 and (total <= 1).all() else []
+        places = [self.names.index(name) for name in names]
+        are_beside = len(names) > 1 and places[-1] - places[0] == len(names) - 1
+        return names if are_beside and (total <= 1).all() else []
 
     def _may_be_classes(self, name: str) -> bool:
         """Whether a column may hold classes: not fractions that hardly occur again, nor dates."""
@@ -430,6 +448,14 @@ class Chooser:
             return self.kinds[name] != "date"
         known = self._known(name)
         return _are_whole(known) or 2 * len(np.unique(known)) <= len(known)
+
+    def _is_place(self, name: str) -> bool:
+        """Whether a column called x, y or z has numbers of which y are places, not classes."""
+        plain = {folded(n): n for n in self.free("number")}
+        if folded(name) not in ("x", "y", "z") or not {folded(name), "x", "y"} <= plain.keys():
+            return False
+        n_x, n_y = self._n_codes(plain["x"]), self._n_codes(plain["y"])
+        return 2 * n_y > min(2 * MOST_CODES, n_x)
 
     def _known(self, name: str) -> Floats:
         """Return the finite numbers of a column."""
@@ -512,28 +538,6 @@ class Chooser:
             + f"{len(several):,} of them with different labels, " * bool(several)
             + f"as in {places}; if these are the same sample, keep one row of each"
         )
-
-    def _doubt_genes(self) -> None:
-        """Doubt rows that are named as genes are, or below labels: samples may be in columns."""
-        numbers = self.free("number")
-        again = [n for n in numbers if NUMBERED.sub("", n) in {*self.names} - {n}]
-        last_words = Counter(n.rpartition(" ")[2] for n in numbers)
-        for name in filter(None, (self.roles.id, self.roles.label)):
-            if self.kinds.get(name) != "text" or not self.is_distinct(name):
-                continue
-            first = list(filter(None, self.cells.texts(name)[:3]))
-            if " " in name and folded(name).rpartition(" ")[2] in LABEL_NAMES:  # of two rows
-                again = [n for n in numbers if last_words[n.rpartition(" ")[2]] > 1]
-            if GENES.fullmatch(folded(name)) or all(map(GENE.fullmatch, first)):
-                what = f"the rows are named like genes, in column {name!r}"
-            elif len(again) > 1 and 2 * len(again) >= len(numbers):
-                what = f"{counted(len(again), 'column')} have the name of another one, as labels do"
-            else:
-                continue
-            self.roles.doubts.append(
-                f"{what}; if the samples are in the columns, turn the table and write their labels "
-                "into a column: frame.T"
-            )
 
     def _uses_of_rows(self) -> list[str]:
         """Return the columns of numbers that say how rows are used; doubt those of test rows."""

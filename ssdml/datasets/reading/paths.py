@@ -450,7 +450,9 @@ def _refuse_named_texts(folder: Path, tables: Sequence[Path], encoding: str | No
 
 def _doubt_classes(folder: Path, tables: list[Table]) -> list[str]:
     """Doubt the names of tables without labels, which may be classes; refuse several folders."""
-    if any(names_labels(name) for table in tables for name in table.columns.column_names):
+    columns = {name for table in tables for name in table.columns.column_names}
+    coordinates = {"y"} if "x" in columns else set()
+    if any(names_labels(name) for name in columns - coordinates):
         return []
     places = sorted({t.path.parent for t in tables} - {folder})
     if len(places) > 1 and None in (mentioned_split(place.name) for place in places):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssdml.datasets.image_names import as_relative, find_images, is_image_name, names_image
+from ssdml.datasets.reading.names import GENE, GENES, NUMBERED
 from ssdml.datasets.reading.summary import counted, listed
-from ssdml.datasets.reading.table import folded
+from ssdml.datasets.reading.table import LABEL_NAMES, folded
 
 if TYPE_CHECKING:
     from ssdml.datasets.reading.columns import Chooser
@@ -354,3 +356,26 @@ def _texts(chooser: Chooser) -> None:
             chooser.kinds[name] == "number" and chooser.cells.key_reason(name)
         ):
             chooser.note_unused(name, f"the texts in {roles.text!r} are")
+
+
+def doubt_genes(chooser: Chooser) -> None:
+    """Doubt rows that are named as genes are, or below labels: samples may be in columns."""
+    roles, numbers = chooser.roles, chooser.free("number")
+    again = [n for n in numbers if NUMBERED.sub("", n) in {*chooser.names} - {n}]
+    last_words = Counter(n.rpartition(" ")[2] for n in numbers)
+    for name in filter(None, (roles.id, roles.label)):
+        if chooser.kinds.get(name) != "text" or not chooser.is_distinct(name):
+            continue
+        first = list(filter(None, chooser.cells.texts(name)[:3]))
+        if " " in name and folded(name).rpartition(" ")[2] in LABEL_NAMES:  # of two rows
+            again = [n for n in numbers if last_words[n.rpartition(" ")[2]] > 1]
+        if GENES.fullmatch(folded(name)) or all(map(GENE.fullmatch, first)):
+            what = f"the rows are named like genes, in column {name!r}"
+        elif len(again) > 1 and 2 * len(again) >= len(numbers):
+            what = f"{counted(len(again), 'column')} have the name of another one, as labels do"
+        else:
+            continue
+        roles.doubts.append(
+            f"{what}; if the samples are in the columns, turn the table and write their labels "
+            "into a column: frame.T"
+        )

@@ -554,3 +554,18 @@ def test_dates_of_several_words_are_no_texts(read, frame, form):
     texts = [f"the text number {i} here" for i in range(N)]
     rows = frame[["label"]].assign(said=texts, when=[form.format(i) for i in range(N)])
     assert read(rows).texts.tolist() == texts
+
+
+@pytest.mark.parametrize(
+    "values", [np.arange(-N, N, 2) // 4, np.arange(N) // 2 / 4, np.arange(N) % 8]
+)
+@pytest.mark.parametrize("names", ["xyz", "XY"])
+def test_places_are_no_labels_but_features(tmp_path, rng, values, names):
+    rows = pd.DataFrame({name: rng.permutation(values) for name in names})
+    kinds = rows.assign(activity=np.resize(["run", "walk"], N))
+    kinds.to_csv(tmp_path / "t.csv", index=False)
+    data = read_dataset(tmp_path / "t.csv", Choice())
+    assert_features(data, rows, *names)
+    assert data.class_names == ("run", "walk")
+    rows.assign(**{names[1]: np.arange(N) % 2}).to_csv(tmp_path / "t.csv", index=False)
+    assert read_dataset(tmp_path / "t.csv", Choice()).class_names == ("0", "1")

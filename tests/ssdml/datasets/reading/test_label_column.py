@@ -369,7 +369,10 @@ def test_features_of_few_values_are_no_copies_of_the_labels(read, frame, codes):
 
 @pytest.mark.parametrize(
     ("name", "is_told"),
-    [("target", True), ("class", True), ("label_score", True), ("MSSubClass", False), ("w", False)],
+    [
+        *[("target", True), ("class", True), ("label_score", True), ("MSSubClass", False)],
+        *[("w", False), ("y_pred", True), ("prediction", True), ("predator", False)],
+    ],
 )
 def test_features_called_like_labels_are_doubted(read, frame, name, is_told, rng):
     more = frame.assign(**{name: rng.normal(size=N)})
@@ -579,3 +582,11 @@ def test_columns_of_labels_of_one_name_are_asked_for(tmp_path):
     rows = [f"{i % 7}.5,{'xy'[i % 2]},{'xy'[i % 2]}\n" for i in range(N)]
     (tmp_path / "t.csv").write_text("p,label,label\n" + "".join(rows))
     assert read_dataset(tmp_path / "t.csv", Choice()).class_names == ("x", "y")
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("class", True), ("label", False)])
+def test_other_labels_beside_a_kind_are_told(read, frame, name, is_told):
+    data = read(frame.rename(columns={"label": name}).assign(survived=np.arange(N) % 2))
+    assert data.class_names == ("cat", "dog", "eel")
+    told = f"the labels are taken from column {name!r}; if they are in 'survived', pass --label"
+    assert (told in str(data.summary)) == is_told
