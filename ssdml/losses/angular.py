@@ -12,9 +12,11 @@ from torch.nn import functional
 from ssdml.losses.batch import Batch, can_check_values
 from ssdml.losses.pairs import (
     PairLoss,
+    PairWeights,
     distinct_pairs,
     has_triplets,
     pair_weights,
+    relative,
     squared_distances,
     weighted_mean,
 )
@@ -108,9 +110,10 @@ class AngularTripletLoss(PairLoss):
             batch = _with_tuples(batch, type(self).__name__)
         anchor, positive, negative, weights = _triplets(batch)
         if batch.weights is not None:
-            weights = weights * batch.weights[anchor]
+            of_rows = relative(batch.weights)
+            weights = weights * of_rows[anchor]
             if not batch.has_reference:
-                weights = weights * batch.weights[positive] * batch.weights[negative]
+                weights = weights * of_rows[positive] * of_rows[negative]
         return weighted_mean(self._of_triplets(batch, anchor, positive, negative), weights)
 
     def _of_triplets(
@@ -133,7 +136,7 @@ class AngularTripletLoss(PairLoss):
 
     def _of_pairs(self, batch: Batch) -> torch.Tensor:
         """Compute the loss of every positive pair with every negative of its anchor."""
-        weights = pair_weights(batch, type(self).__name__)
+        weights = PairWeights(*map(relative, pair_weights(batch, type(self).__name__)))
         anchor, positive = weights.positive.nonzero(as_tuple=True)
         others = batch.reference
         if batch.has_reference and len(anchor) < len(others):
@@ -153,10 +156,7 @@ class AngularTripletLoss(PairLoss):
 
     def _in_blocks(self, batch: Batch) -> torch.Tensor:
         """Compute as :meth:`_of_pairs`, by blocks that the backward pass computes again."""
-        anchor, positive, negative = (
-            part / part.amax().clamp_min(torch.finfo(part.dtype).tiny)  # sums remain finite
-            for part in pair_weights(batch, type(self).__name__)
-        )
+        anchor, positive, negative = map(relative, pair_weights(batch, type(self).__name__))
         factor, blocks = angular_factor(self.angle), []
         for rows, near, far in _groups(batch, positive > 0, negative > 0):
             of_far = negative[rows][:, far]
@@ -197,8 +197,9 @@ def _triplets(batch: Batch) -> tuple[torch.Tensor, ...]:
     assert tuples is not None
     if len(tuples) == 3:
         ones = batch.embeddings.new_ones(len(tuples[0]))
-        return (*tuples, ones if weights is None else weights)
+        return (*tuples, ones if weights is None else relative(weights))
     (anchor, positive, near), (other, negative, far) = distinct_pairs(batch)
+    near, far = relative(near), relative(far)
     # Pairs are sorted by anchor: those of an anchor lie together.
     counts = torch.bincount(other, minlength=len(batch.embeddings))
     first = torch.repeat_interleave(torch.arange(len(anchor), device=anchor.device), counts[anchor])

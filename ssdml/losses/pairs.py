@@ -25,6 +25,7 @@ def pair_weights(batch: Batch, who: str) -> PairWeights:
     """Return the pairs of the tuples, or else those that the labels allow.
 
     Unlabeled rows form no pair by labels. A repeated pair counts once, with its largest weight.
+    Weights of anchors are relative to the largest.
     """
     if batch.tuples is not None:
         return _of_tuples(batch)
@@ -35,7 +36,7 @@ def pair_weights(batch: Batch, who: str) -> PairWeights:
             f"{who}: {missing} must be given without indices_tuple; got None. Pass the class of "
             f"each row, {UNLABELED} where unlabeled."
         )
-    anchor, ends = batch.row_weights, _end_weights(batch)
+    anchor, ends = relative(batch.row_weights), _end_weights(batch)
     same = labels[:, None] == others
     return PairWeights(anchor, _but_self(batch, same * ends), ~same * ends)
 
@@ -43,7 +44,7 @@ def pair_weights(batch: Batch, who: str) -> PairWeights:
 def all_pairs(batch: Batch, who: str) -> torch.Tensor:
     """Return the weights (n, m) of all pairs; without labels all rows form pairs."""
     if batch.tuples is None and (batch.labels is None or batch.reference_labels is None):
-        return _but_self(batch, batch.row_weights[:, None] * _end_weights(batch))
+        return _but_self(batch, relative(batch.row_weights)[:, None] * _end_weights(batch))
     anchor, positive, negative = pair_weights(batch, who)
     return anchor[:, None] * torch.maximum(positive, negative)
 
@@ -102,6 +103,19 @@ def weighted_mean(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     return (weights * values).sum() / torch.where(total > 0, total, 1)
 
 
+def relative(weights: torch.Tensor) -> torch.Tensor:
+    """Divide weights by the largest: products of several do not underflow.
+
+    Examples
+    --------
+    >>> relative(torch.tensor([1e-30, 0.0]))
+    tensor([1., 0.])
+    """
+    if not weights.numel():
+        return weights
+    return weights / weights.amax().clamp_min(torch.finfo(weights.dtype).tiny)
+
+
 def distinct_pairs(batch: Batch) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
     """Return anchors, ends and largest weights of positive and negative pairs, sorted by anchor."""
     m = len(batch.reference)
@@ -140,7 +154,7 @@ def _of_tuples(batch: Batch) -> PairWeights:
         flat = values.new_zeros(n * m)
         return flat.scatter_reduce(0, starts * m + stops, values, "amax").view(n, m) * ends
 
-    return PairWeights(rows, table(*near), table(*far))
+    return PairWeights(relative(rows), table(*near), table(*far))
 
 
 def _end_weights(batch: Batch) -> torch.Tensor:

@@ -259,3 +259,27 @@ def test_arrays_of_any_layout_are_taken():
 def test_weights_whose_products_overflow_are_refused():
     with pytest.raises(ValueError, match=r"at most 1e\+10; got 1e\+25\. Divide them by their max"):
         BinomialDevianceLoss()(torch.eye(2), torch.tensor([0, 1]), weights=[1.0, 1e25])
+
+
+@pytest.mark.parametrize("scale", [1e-14, 1e-30, 1e9])
+@pytest.mark.parametrize("pairs", ["labels", "references", "triplets", "tuples"])
+@pytest.mark.parametrize("kind", [AngularTripletLoss, BinomialDevianceLoss, EntropyRegularizer])
+def test_weights_of_any_scale_give_the_same_mean(kind, pairs, scale):
+    """The product of two or three weights neither underflows nor overflows."""
+    loss, (z, labels, weights) = kind(), batch()
+    options = {}
+    if pairs == "references":
+        options = {"ref_emb": z.detach().clone(), "ref_labels": labels.clone()}
+    if pairs == "triplets":
+        options, weights = {"indices_tuple": torch.arange(15).view(3, 5)}, weights[:5]
+    if pairs == "tuples":
+        options, weights = {"indices_tuple": torch.arange(16).view(4, 4)}, weights[:8]
+    found = []
+    for factor in (1, scale):
+        rows = z.detach().float().clone().requires_grad_()
+        refs = {n: v.float() if n == "ref_emb" else v for n, v in options.items()}
+        value = loss(rows, labels, weights=factor * weights.float(), **refs)
+        found.append((value, *torch.autograd.grad(value, rows)))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+        assert one.any() or pairs == "tuples"
