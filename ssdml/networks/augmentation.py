@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional
 
 from ssdml.utils.torch_tools import to_device
+from ssdml.utils.validation import check_finite
 
 WEAK = 0.25  # strength of weak views
 LEVELS = 256  # of tones
@@ -86,6 +87,9 @@ class RandomViews:
 
     def __call__(self, samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Augment images (n, channels, height, width), floating point."""
+        _check_images(samples)
+        if not len(samples):
+            return samples.clone()
         return self.views(samples, self.draw(len(samples), samples.shape[1], generator))
 
     def draw(self, count: int, n_channels: int, generator: torch.Generator) -> torch.Tensor:
@@ -166,6 +170,27 @@ class RandomViews:
         square = inside[0][:, None, :, None] & inside[1][:, None, None, :]
         mean = images.mean(dim=(2, 3), keepdim=True)
         return images.lerp(mean, square.to(images.dtype))  # exact at 0 and 1, faster than where
+
+
+def _check_images(samples: Any) -> None:
+    """Raise unless these are finite images in floating point, (n, channels, height, width)."""
+    is_tensor = isinstance(samples, torch.Tensor)
+    if not is_tensor or not samples.is_floating_point():
+        way_out = "torch.as_tensor(samples)"
+        if is_tensor:
+            way_out = "samples / 255" if samples.dtype == torch.uint8 else "samples.float()"
+        raise TypeError(
+            "RandomViews: samples must be a floating tensor; got "
+            f"{samples.dtype if is_tensor else type(samples).__name__}. Pass {way_out}."
+        )
+    if samples.ndim != 4 or 0 in samples.shape[1:]:
+        raise ValueError(
+            "RandomViews: samples must have shape (n, channels, height, width); got "
+            f"{tuple(samples.shape)}.{' Pass samples[None] for one image.' * (samples.ndim == 3)}"
+        )
+    # A GPU would have to finish all earlier work first.
+    if samples.device.type == "cpu" and not samples.sum().isfinite():
+        check_finite(samples.detach().flatten(1).float().numpy(), "RandomViews", "samples")
 
 
 def unchanged(samples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

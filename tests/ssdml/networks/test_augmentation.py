@@ -504,3 +504,25 @@ def test_grid_equals_torchs_affine_grid():
     maps = torch.randn(5, 2, 3, generator=seeded())
     given = functional.affine_grid(maps, [5, 1, 6, 9], align_corners=False)
     torch.testing.assert_close(_places(maps, 6, 9), given)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda x: (255 * x).byte(), TypeError, r"floating tensor; got torch\.uint8\. .*/ 255"),
+        (lambda x: x.int(), TypeError, r"got torch\.int32\. Pass samples\.float\(\)"),
+        (lambda x: x.numpy(), TypeError, r"got ndarray\. Pass torch\.as_tensor"),
+        (lambda x: x[0], ValueError, r"got \(3, 4, 4\)\. Pass samples\[None\]"),
+        (lambda x: x[..., :0], ValueError, r"height, width\); got \(2, 3, 4, 0\)"),
+        (lambda x: x / 0, ValueError, "samples must be finite; got (nan|inf) at row 0"),
+    ],
+)
+def test_other_samples_are_named(change, error, message):
+    views = default_views((3, 4, 4))
+    with pytest.raises(error, match=f"RandomViews: .*{message}"):
+        views(change(torch.rand(2, 3, 4, 4)), torch.Generator())
+
+
+def test_an_empty_batch_has_no_views():
+    views = default_views((3, 4, 4))(torch.rand(0, 3, 4, 4), torch.Generator())
+    assert views.shape == (0, 3, 4, 4)
