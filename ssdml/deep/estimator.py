@@ -284,11 +284,6 @@ class DeepSSDML(DeepEstimator):
                 f"losses must be a loss, or a list of losses or of pairs (weight, loss); {error}"
             ) from error
         check_state(given, "losses")
-        if any(part.is_meta for part in (*given.parameters(), *given.buffers())):
-            raise ValueError(
-                "losses must have weights; got some on the meta device. Create them outside of "
-                "torch.device('meta'), or load their weights with assign=True."
-            )
         losses = copy.deepcopy(given).float().to(device)  # as the embeddings
         broadcast_weights(losses)
         return losses

@@ -144,11 +144,6 @@ def new_network(
                 "cannot be trained. Pass the module before torch.jit, or torch.compile it."
             )
         check_state(backbone, "backbone")
-        if any(weights.is_meta for weights in backbone.parameters()):
-            raise ValueError(
-                "backbone must have weights; got some on the meta device. Create it outside of "
-                "torch.device('meta'), or load its weights with assign=True."
-            )
         if has_channels_last(samples.shape):
             warnings.warn(
                 "samples must have their channels first; got shape "

@@ -318,6 +318,11 @@ def check_state(module: nn.Module, name: str) -> None:
                 f"{name} must have weights; {key} has no shape yet, as in lazy modules. Call the "
                 "module on a batch once."
             )
+        if part.is_meta:
+            raise ValueError(
+                f"{name} must have weights; {key} is on the meta device. Create the module outside "
+                "of torch.device('meta'), or load its weights with assign=True."
+            )
         if part.layout != torch.strided:
             raise TypeError(
                 f"{name} must keep its state in dense tensors; {key} is {part.layout}. Register "

@@ -354,7 +354,7 @@ class TestBadInput:
                 Detached(),
                 r"features with a gradient; .* though 2 .*requires_grad_\(False\)",
             ),
-            (nn.Linear(64, 4, device="meta"), "must have weights; got some on the meta device"),
+            (nn.Linear(64, 4, device="meta"), "must have weights; weight is on the meta device"),
             ("mnist", r"backbone='mnist' needs images of 28 x 28 pixels; got .*\(1, 8, 8\)"),
             ("mnits", r"backbone must be one of 'mnist', 'cifar'.*Did you mean 'mnist'\?"),
         ],
