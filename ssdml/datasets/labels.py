@@ -22,6 +22,7 @@ from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import folded, is_number, names_labels
 from ssdml.utils.labels import NO_LABEL, encode_column
 from ssdml.utils.typing import Array, Ints
+from ssdml.utils.validation import has_wrapped
 
 # Labels that may say that there is none.
 MAY_BE_MARKS = {"missing", "blank", "empty", "tbd", "todo", "to do", "to be done", "pending"}
@@ -434,10 +435,13 @@ def _wrapped(names: Sequence[str]) -> str | None:
     >>> _wrapped(["0", "1", "255"]), _wrapped(["254", "255"])
     ('255', None)
     """
-    if len(names) < 2 or not all(map(WHOLE.fullmatch, names)):
+    if not names or not all(map(WHOLE.fullmatch, names)):
         return None
-    *_, second, largest = sorted(map(int, names))
-    return str(largest) if largest in WRAPPED and second < largest - 1 else None
+    numbers = [int(name) for name in names]
+    largest = max(numbers)
+    if largest not in WRAPPED or min(numbers) < 0:
+        return None
+    return str(largest) if has_wrapped(np.array(numbers, WRAPPED[largest])) else None
 
 
 def _several(names: Sequence[str]) -> list[str]:
