@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,14 +14,13 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.networks.bn_inception import BNInception
-from ssdml.networks.metric_network import COMPILED
+from ssdml.networks.metric_network import COMPILED, WRAPPERS
 from ssdml.networks.pooling import POOLINGS
 from ssdml.utils.files import as_path, check_regular
 from ssdml.utils.validation import choose
 
 # Mean and scale of ImageNet's channels, nearly those by which photographs come standardized.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-WRAPPERS = re.compile(r"^(module\.)+")  # of DataParallel, DistributedDataParallel, AveragedModel
 CLASSIFIERS = ("fc.", "_fc.", "classifier.", "last_linear.", "head.", "aux1.", "aux2.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from contextlib import suppress
 from typing import Any
@@ -34,6 +35,7 @@ from ssdml.utils.torch_tools import (
 TEMPERATURE = 0.1  # of the class proxies
 COMPILED = "_orig_mod."  # in names of weights, by torch.compile
 TRIED = 16  # samples that the backbone is tested on
+WRAPPERS = re.compile(r"^(module\.)+")  # of DataParallel, DistributedDataParallel, AveragedModel
 
 
 class MetricNetwork(nn.Module):
@@ -188,9 +190,24 @@ def restored_network(
 
 
 def _renamed(state: dict[str, torch.Tensor], network: nn.Module) -> dict[str, torch.Tensor]:
-    """Give weights their names in the network: those of a compiled module have a prefix."""
-    own = {name.replace(COMPILED, ""): name for name in whole_state(network)}
-    return {own.get(name.replace(COMPILED, ""), name): part for name, part in state.items()}
+    """Give weights their names in the network: compiled and parallel modules have prefixes."""
+    names = whole_state(network).keys()
+    if names == state.keys():
+        return state
+    own = {_plain(name): name for name in names}
+    return {own.get(_plain(name), name): part for name, part in state.items()}
+
+
+def _plain(name: str) -> str:
+    """Return the name of a weight without prefixes of wrappers of the backbone.
+
+    Examples
+    --------
+    >>> _plain("backbone.backbone.module._orig_mod.0.weight"), _plain("metric")
+    ('backbone.backbone.0.weight', 'metric')
+    """
+    own, backbone, rest = name.replace(COMPILED, "").partition("backbone.backbone.")
+    return own + backbone + WRAPPERS.sub("", rest)
 
 
 def lay_channels_last(backbone: nn.Module, shape: tuple[int, ...]) -> None:

@@ -321,11 +321,12 @@ class TestSaveAndLoad:
             DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_compiled_backbone_is_like_the_plain_one(digits, tmp_path, compiled):
+@pytest.mark.parametrize("wrap", [partial(torch.compile, backend="eager"), nn.DataParallel])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_wrapped_backbone_is_like_the_plain_one(digits, tmp_path, wrap, first):
     X, _, labels = digits
-    ways = (partial(torch.compile, backend="eager"), lambda module: module)
-    before, after = ways if compiled else ways[::-1]
+    ways = (wrap, lambda module: module)
+    before, after = ways if first else ways[::-1]
     model = small_model(epochs=2, backbone=before(small_network())).fit(X, labels)
     model.save(tmp_path / "model")
     loaded = DeepSSDML.load(tmp_path / "model", backbone=after(small_network()))
