@@ -137,7 +137,9 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
-        with one_blas_thread():  # its sums depend on the number, which other fits may limit
+        # Exponentials of far rows are 0, whatever the caller has set. Sums depend on the number of
+        # threads, which other fits may limit.
+        with np.errstate(under="ignore"), one_blas_thread():
             problem = self._pose(X, labels, rng)
             M, self.info_ = self._solve(problem)
             if "n_iter" in self.info_:

@@ -104,12 +104,14 @@ def heat_scales(farthest: Array) -> Array:
     return np.maximum(farthest, SCALE_FLOOR * np.median(positive))
 
 
+@np.errstate(under="ignore")  # weights of long edges are 0, whatever the caller has set
 def heat(lengths: Array, own: Array, others: Array) -> Array:
     """Weights of edges of given lengths (n, k), from the scales of their ends, (n,) and (n, k)."""
     weights: Array = np.exp(-(lengths / own[:, None]) * (lengths / others))
     return np.maximum(weights, WEIGHT_FLOOR)
 
 
+@np.errstate(under="ignore")
 def neighbor_weights(distances: Array, sharpness: float = 1.0) -> Array:
     r"""Compute the weights :math:`e^{-s d_{ij}^2 / d_{ik}^2}` of the k neighbors of each row.
 

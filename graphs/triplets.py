@@ -109,14 +109,15 @@ def mine_triplets(
     >>> mine_triplets(graph, W, strategy="neighborhood").positive
     array([2, 2, 0])
     """
-    triplets = found_triplets(
-        graph,
-        affinities,
-        strategy=strategy,
-        anchors=anchors,
-        n_triplets=n_triplets,
-        random_state=random_state,
-    )
+    with np.errstate(under="ignore"):  # affinities of far rows are 0, whatever the caller has set
+        triplets = found_triplets(
+            graph,
+            affinities,
+            strategy=strategy,
+            anchors=anchors,
+            n_triplets=n_triplets,
+            random_state=random_state,
+        )
     if not triplets.anchor.size:
         warnings.warn(
             f"mine_triplets: strategy={strategy!r} found no anchor with a positive and a negative; "

@@ -76,7 +76,8 @@ class ClassInterpolator(NamedTuple):
         """Class probabilities (q, C) of the rows X (q, d), float32."""
         found = self._at(X, n_jobs)[0]
         if self.power is not None:
-            np.power(found, np.float32(self.power), out=found)
+            with np.errstate(under="ignore"):
+                np.power(found, np.float32(self.power), out=found)
             found /= found.sum(axis=1, keepdims=True)
         return found
 

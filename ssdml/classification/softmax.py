@@ -86,6 +86,7 @@ class SoftmaxRegression:
         return np.vstack([onto @ W, b / self._intercept])
 
 
+@np.errstate(under="ignore")  # whatever the caller has set
 def softmax(logits: Array) -> Array:
     """Exponentials, scaled to sum to 1 in each row.
 

@@ -404,7 +404,7 @@ def check_finite(rows: Array, who: str, name: str, first_row: int = 0) -> None:
     # A finite sum of squares (fast, by BLAS) or of entries (if squares overflow) proves that all
     # entries are finite.
     entries = rows.ravel(order="K")
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if np.isfinite(entries @ entries) or np.isfinite(entries.sum(dtype=np.float64)):
             return
     bad = ~np.isfinite(rows)

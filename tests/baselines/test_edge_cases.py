@@ -363,3 +363,12 @@ def test_networks_may_produce_zero_rows(name, rng):
     assert np.isfinite(model.transform(X)).all()
     assert all(np.isfinite(entry["losses"]).all() for entry in model.history_)
     assert all(torch.isfinite(value).all() for value in model.network_.state_dict().values())
+
+
+@pytest.mark.parametrize("method", [APIT, APLLR, ISDML, LRML, SERAPH])
+def test_no_method_raises_where_underflow_does(data, few, method):
+    X = data[0].astype(np.float32)
+    X[0] *= 1e4
+    with np.errstate(under="raise"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of the far row
+        method(random_state=0).fit(X, few).transform(1e-20 * X)

@@ -7,7 +7,15 @@ import pytest
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from ssdml.graphs import KNNGraph, adjacency, knn_graph, laplacian, pair_scatter
+from ssdml.graphs import (
+    KNNGraph,
+    adjacency,
+    class_masses,
+    knn_graph,
+    laplacian,
+    mine_triplets,
+    pair_scatter,
+)
 from tests import reference
 
 
@@ -147,3 +155,15 @@ class TestPairScatter:
     def test_shapes_must_agree(self):
         with pytest.raises(ValueError, match=r"weights must have shape \(3, 3\).*got \(2, 2\)"):
             pair_scatter(np.ones((3, 2)), np.eye(2))
+
+
+def test_no_function_raises_where_underflow_does(rng):
+    classes = np.arange(400) % 10
+    rows = rng.standard_normal((400, 8)) + 20 * rng.standard_normal((10, 8))[classes]
+    rows[7] *= 1e4
+    labels = np.where(np.arange(400) < 40, classes, -1)
+    with np.errstate(under="raise"):
+        graph = knn_graph(rows, 6)
+        adjacency(graph)
+        masses = class_masses(graph, labels)
+        assert len(mine_triplets(graph, masses, random_state=0).anchor)

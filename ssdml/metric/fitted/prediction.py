@@ -41,9 +41,10 @@ def embed(
         rows = X[place]
         if who:
             check_finite(rows, who, "X", first_row=place.start)
-        np.matmul(
-            rows if representation is None else representation(rows), columns, out=embedding[place]
-        )
+        if representation is not None:
+            rows = representation(rows)
+        with np.errstate(under="ignore"):
+            np.matmul(rows, columns, out=embedding[place])
     return embedding
 
 

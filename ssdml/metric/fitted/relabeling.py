@@ -171,8 +171,9 @@ class RelabelingMixin(KeptFit):
         warn_of_order(self._index, y, f"{type(self).__name__}.relabel")
         labels = self._read_labels(y, len(kept.X), "Label some rows.")
         same = np.array_equal(self._classes(labels), self.classes_)
-        self._kept, learned = relabeled(kept, labels, self, same_classes=same)
-        self._keep(kept.X, labels, learned)
+        with np.errstate(under="ignore"):  # as in fit
+            self._kept, learned = relabeled(kept, labels, self, same_classes=same)
+            self._keep(kept.X, labels, learned)
         return self
 
     @one_blas_thread()
@@ -219,10 +220,11 @@ class RelabelingMixin(KeptFit):
         assert rows is not None
         joined = joined_labels(len(kept.X), rows, self.transduction_[rows], given)
         labels = self._read_labels(joined, len(kept.X) + len(new), "Label some rows.")
-        kept = extended(kept, new, self.n_jobs)
         self._index = None  # of both parts
-        self._kept, learned = learn_again(kept, labels, self)
-        self._keep(kept.X, labels, learned)
+        with np.errstate(under="ignore"):  # as in fit
+            kept = extended(kept, new, self.n_jobs)
+            self._kept, learned = learn_again(kept, labels, self)
+            self._keep(kept.X, labels, learned)
         return self
 
     def suspected_labels(self) -> SuspectedLabels:

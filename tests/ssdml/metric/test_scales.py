@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import numpy as np
 import pytest
 
-from ssdml import SSDML
+from ssdml import SSDML, suggest_labels
 from ssdml.utils.linalg import warn_of_absent_marks
 
 
@@ -54,3 +55,21 @@ def test_a_fit_warns_of_numbers_for_missing_values_by_name(digits):
     y = np.where(np.arange(300) < 60, classes[:300], -1)
     with pytest.warns(UserWarning, match="got -999, .* 2 such cells, in columns 'pixel 20'"):
         SSDML(random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_method_raises_where_underflow_does(digits, dtype):
+    """NumPy can raise when exponentials of far rows round to 0, as they should."""
+    X, y, labels = digits
+    X, y, labels = X[:300].astype(dtype), y[:300], labels[:300]
+    new = np.vstack([X, 1e3 * X + 50, 1e-20 * X])
+    with np.errstate(under="raise"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* are farther from the training samples")
+        model = SSDML(random_state=0).fit(X, labels)
+        model.predict(new)
+        model.novelty_score(new)
+        model.map(new)
+        model.relabel(np.where(np.arange(300) % 2, y, labels))
+        model.extend(X[:20] * dtype(1.01), y[:20])
+        suggest_labels(model, 3)
+        suggest_labels(X, 3)
