@@ -15,6 +15,7 @@ from ssdml.baselines.pairs import LabeledPairs
 from ssdml.baselines.propagated import PropagatedBaseline
 from ssdml.utils.linalg import shrink, symmetrize
 from ssdml.utils.typing import Floats
+from ssdml.utils.validation import level_of_caller
 
 FLOOR = 1e-6  # smallest eigenvalue of a prior, relative to the largest
 
@@ -94,7 +95,7 @@ class APLLR(PropagatedBaseline):
                 warnings.warn(
                     "APLLR: similar pairs must lie closer than dissimilar ones in some direction "
                     "to give a prior. The identity is used.",
-                    stacklevel=6,
+                    stacklevel=level_of_caller(),
                 )
             prior = Ratio(np.eye(problem.X.shape[1]), 0)
         return prior.M, {"raised": prior.raised}

@@ -22,7 +22,7 @@ from ssdml.metric.fitted.prediction import embed
 from ssdml.utils.linalg import best_factor, covariance, scale_exactly, symmetrize, total_variance
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, level_of_caller
 
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
@@ -155,7 +155,7 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
         deviation = float(np.sqrt(total_variance(rows))) or 1.0
         rows /= deviation
         scale = float(np.ldexp(deviation, unit))
-        k = limit_neighbors(self.n_neighbors, len(X), type(self).__name__, stacklevel=5)
+        k = limit_neighbors(self.n_neighbors, len(X), type(self).__name__)
         graph = knn_graph(rows, k, n_jobs=self.n_jobs, random_state=rng)
         return Problem(rows, scale, labels, graph, labeled_pairs(rows, labels), rng)
 
@@ -168,7 +168,7 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
                 f"{type(self).__name__}: max_iter={self.get_params()['max_iter']} steps must come "
                 f"to tol={self.get_params()['tol']}; they did not. Raise either.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=level_of_caller(),
             )
         return M, info
 
@@ -181,7 +181,10 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
             problem, missing = "every class has one label, so no pair is similar", "similar"
         else:
             return
-        warnings.warn(f"{type(self).__name__}: {problem}; {self._without[missing]}.", stacklevel=5)
+        warnings.warn(
+            f"{type(self).__name__}: {problem}; {self._without[missing]}.",
+            stacklevel=level_of_caller(),
+        )
 
     def _keep(self, X: Array, labels: Ints, graph: KNNGraph, M: Floats) -> None:
         self.classes_ = self._classes(labels)
@@ -291,7 +294,7 @@ def cap_weight(weight: float | None, largest: float, name: str, who: str) -> flo
     warnings.warn(
         f"{who}: {name} must be at most {bound:.3g} to keep the problem positive definite; got "
         f"{weight}. {bound:.3g} is used.",
-        stacklevel=7,
+        stacklevel=level_of_caller(),
     )
     return bound
 

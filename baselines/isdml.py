@@ -20,6 +20,7 @@ from ssdml.metric.stiefel import check_docstrings
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Floats
+from ssdml.utils.validation import level_of_caller
 
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
@@ -261,7 +262,7 @@ def density_weights(
         warnings.warn(
             "ISDML: bandwidth must keep most edge weights above 0; with sigma = "
             f"{sigma:.3g} more than half vanish. Lower it.",
-            stacklevel=6,
+            stacklevel=level_of_caller(),
         )
     directed = directed_csr(graph, weights)
     return sparse.csr_array(directed + directed.T)

@@ -18,6 +18,7 @@ from ssdml.graphs.laplacian import unchecked_scatter
 from ssdml.metric.fitted.base import COUNT, NOT_NEGATIVE, POSITIVE
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.typing import Array, Floats
+from ssdml.utils.validation import level_of_caller
 
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
@@ -138,7 +139,7 @@ class SERAPH(Baseline):
             rounds = -(-self.max_iter // ROUND)
             found = alternate(np.eye(d), terms, model, max_iter=rounds, tol=self.tol)
         if len(found.values) == 1 and terms.rows.any():
-            warnings.warn(NO_STEP, ConvergenceWarning, stacklevel=5)
+            warnings.warn(NO_STEP, ConvergenceWarning, stacklevel=level_of_caller())
         n_unknown = round(float(terms.counts[terms.kinds == 0].sum()))
         info = {"values": found.values, "converged": found.converged, "n_unknown": n_unknown}
         info |= {"n_iter": len(found.values) - 1, "entropy_weight": terms.entropy_weight}

@@ -16,7 +16,7 @@ from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.utils.labels import confidences
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import as_array, as_generator, check_count, choose
+from ssdml.utils.validation import as_array, as_generator, check_count, choose, level_of_caller
 
 BLOCK_ANCHORS = 2**16  # anchors mined at a time
 BLOCK_ROWS = 2**12  # rows whose neighbors are gathered at a time
@@ -124,7 +124,7 @@ def mine_triplets(
             "returns no triplets. Labels of two classes must reach the graph; if they "
             "do, lower decay, so that not all rows lean to one class.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=level_of_caller(),
         )
     return triplets
 

@@ -30,7 +30,7 @@ from ssdml.graphs.neighbors.precomputed import rank_precomputed, warn_of_squares
 from ssdml.graphs.neighbors.rows import Rows, open_rows
 from ssdml.utils.parallel import count_threads
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import as_generator, choose
+from ssdml.utils.validation import as_generator, choose, level_of_caller
 
 METHODS = dict.fromkeys(("auto", "exact", "ivf", "hnsw", "torch", "precomputed"))
 # n² (d + 30) up to which "auto" searches exactly: some 12 s on one core. Ranking the scores costs
@@ -421,19 +421,19 @@ def _rank(
                     f"knn_graph: {method!r} found {recall:.1%} of the true neighbors of {SAMPLE} "
                     "random rows; method='auto' or 'exact' finds more.",
                     RuntimeWarning,
-                    stacklevel=3,
+                    stacklevel=level_of_caller(),
                 )
             return ranking, recall
     ranking = searcher.rank_exactly(rows, k + 1, progress)
     return without_self(ranking, np.arange(n)), 1.0
 
 
-def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: int) -> int:
+def limit_neighbors(n_neighbors: int, n_samples: int, who: str) -> int:
     """Limit the number of neighbors to the other samples, with a warning.
 
     Examples
     --------
-    >>> limit_neighbors(10, 100, "SSDML", stacklevel=2)
+    >>> limit_neighbors(10, 100, "SSDML")
     10
     """
     if n_samples < 2:
@@ -446,6 +446,6 @@ def limit_neighbors(n_neighbors: int, n_samples: int, who: str, *, stacklevel: i
     warnings.warn(
         f"{who}: n_neighbors must be below n_samples = {n_samples}; got {n_neighbors}. "
         f"Using {n_samples - 1}.",
-        stacklevel=stacklevel,
+        stacklevel=level_of_caller(),
     )
     return n_samples - 1

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from ssdml.graphs._validation import check_edges, check_matrix, check_n_neighbors, check_numbers
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import as_array, working_dtype
+from ssdml.utils.validation import as_array, level_of_caller, working_dtype
 
 WHO = "knn_graph(method='precomputed')"
 SOME_ROWS, SOME_NEIGHBORS = 1000, 10  # that are checked
@@ -49,7 +49,7 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
         warnings.warn(
             f"{WHO}: X must hold distances; got 1 for all neighbors, as kneighbors_graph marks "
             "them. Pass mode='distance' to it.",
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )
     order = np.lexsort((column, distance, row))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
@@ -74,7 +74,7 @@ def warn_of_squares(indices: Ints, distances: Array) -> None:
             f"{WHO}: X holds no Euclidean distances, as some violate the triangle inequality. Take "
             "the square roots of squared ones, as faiss returns, or pass metric='cosine' for "
             "cosine distances.",
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )
 
 

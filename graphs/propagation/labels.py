@@ -31,6 +31,7 @@ from ssdml.utils.validation import (
     check_labeled,
     check_labels,
     check_number,
+    level_of_caller,
     working_dtype,
 )
 
@@ -161,7 +162,7 @@ def propagate_labels(
             f"propagate_labels: stopped after {solution.n_iter} steps with residual "
             f"{solution.residual:.1e} > tol={tol:.1e}; raise tol.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=level_of_caller(),
         )
     distributions = to_simplex(solution.values, prior, dtype)
     return (distributions, solution) if return_solution else distributions
@@ -284,7 +285,7 @@ def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:
             f"propagate_labels: no label reaches {unreached} of {len(scores)} rows; they get the "
             "class prior. Label a row in each part of the graph, or raise n_neighbors.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )
     return distributions
 

@@ -16,7 +16,13 @@ from ssdml.utils.labels import class_codes
 from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.parallel import ParallelMatrix, Threads, count_threads, row_blocks, threads
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_labeled, check_labels, check_number
+from ssdml.utils.validation import (
+    UNLABELED,
+    check_labeled,
+    check_labels,
+    check_number,
+    level_of_caller,
+)
 
 __all__ = ["poisson_learning"]
 
@@ -117,7 +123,7 @@ def poisson_learning(
             f"poisson_learning: stopped after {solution.n_iter} steps with residual "
             f"{solution.residual:.1e} > tol={tol:.1e}; raise tol, or lower decay.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=level_of_caller(),
         )
     scores = solution.values
     reached = _reached(weights, codes)
@@ -126,7 +132,7 @@ def poisson_learning(
             f"poisson_learning: no label reaches {(~reached).sum()} of {len(codes)} rows; their "
             "scores are equal. Label a row in each part of the graph, or raise n_neighbors.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=level_of_caller(),
         )
     if prior is not None and n_classes > 1:
         scores += balancing_offsets(scores[reached], prior).astype(dtype)

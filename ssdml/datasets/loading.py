@@ -140,7 +140,7 @@ def load_dataset(
         encoding=encoding,
     )
     if dataset.summary is not None:
-        dataset.summary.warn(stacklevel=2)
+        dataset.summary.warn()
     return dataset
 
 

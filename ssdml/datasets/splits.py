@@ -17,7 +17,7 @@ from ssdml.datasets.budgets import Budget, draw_labeled, mislabel, thin_classes
 from ssdml.utils.files import as_path, parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
-from ssdml.utils.validation import UNLABELED, check_count
+from ssdml.utils.validation import UNLABELED, check_count, level_of_caller
 
 SCHEMA = 1
 WAY_OUT = "Recreate the split from its seed."
@@ -264,7 +264,7 @@ def _warn_of_small_classes(dataset: Dataset, sizes: list[tuple[int, int]], budge
             warnings.warn(
                 f"label_scarce_split: {dataset.name!r} should have {budget.n_labels} training rows "
                 f"for {budget.amount}; got {n_rows}. All are labeled.",
-                stacklevel=3,
+                stacklevel=level_of_caller(),
             )
         return
     wanted = budget.n_labels
@@ -274,5 +274,5 @@ def _warn_of_small_classes(dataset: Dataset, sizes: list[tuple[int, int]], budge
         warnings.warn(
             f"label_scarce_split: every class should have labels_per_class={wanted} training rows; "
             f"got fewer in {shown}. All of their rows are labeled.",
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )

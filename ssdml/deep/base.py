@@ -177,7 +177,7 @@ class DeepEstimator(EmbeddingMixin, CallbackSupportMixin, BaseEstimator, metacla
             device = init_process_group(device)
             samples = as_samples(dataset, who, device)
             labels = self._labels(y, len(samples))
-            limit_neighbors(self.n_neighbors, len(samples), who, stacklevel=4)
+            limit_neighbors(self.n_neighbors, len(samples), who)
             folder = RunFolder(self, samples, labels)
             held_out, known = self._hold_out(samples, labels, validation, folder.seed, device)
             verbose = self.verbose if rank() == 0 else 0

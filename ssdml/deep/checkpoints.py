@@ -28,6 +28,7 @@ from ssdml.utils.files import check_regular
 from ssdml.utils.persistence import default_mode
 from ssdml.utils.torch_tools import as_bytes
 from ssdml.utils.typing import Ints
+from ssdml.utils.validation import level_of_caller
 
 SCHEMA = 2
 KEPT = 2
@@ -107,7 +108,7 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
                 f"{who}: {file} is damaged ({error}); resuming from the checkpoint before it, or "
                 "from the start.",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=level_of_caller(),
             )
             continue
         _check_config(header["config"], config, file, who)

@@ -49,7 +49,7 @@ from ssdml.utils.torch_tools import (
     whole_state,
 )
 from ssdml.utils.typing import Array, Indices, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, level_of_caller
 
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
@@ -294,11 +294,15 @@ class PartitionTrainer(ABC):
                 f"partition {number + 1}: they share one point of the embedding. "
                 f"{self._lower_rate}",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=level_of_caller(),
             )
         found = spread(unit_rows(embedded))
         if sign := constant_embedding(found, self.estimator.learning_rate):
-            warnings.warn(f"after partition {number + 1}, {sign}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"after partition {number + 1}, {sign}",
+                RuntimeWarning,
+                stacklevel=level_of_caller(),
+            )
         return found
 
     def _warn_of_nothing_learned(self) -> None:
@@ -312,7 +316,7 @@ class PartitionTrainer(ABC):
             codes = likeliest(self.embed("embedding", rows) @ unit_rows(proxies).T)
             signs.append(single_prediction(codes, n_classes))
         for sign in filter(None, signs):
-            warnings.warn(sign, RuntimeWarning, stacklevel=3)
+            warnings.warn(sign, RuntimeWarning, stacklevel=level_of_caller())
 
     @property
     def has_settled(self) -> bool:
@@ -337,7 +341,7 @@ class PartitionTrainer(ABC):
                 f"{changed:.1%} of the samples changed class in the last partition, more than "
                 f"tol={tol}. Raise epochs={self.estimator.epochs} or tol.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=level_of_caller(),
             )
         if self.distributions.shape[1]:  # there are labels
             rng = np.random.default_rng([self.seed, len(self.history) + 1])
@@ -442,7 +446,7 @@ class PartitionTrainer(ABC):
                 "checkpoint_dir; continuing with the weights of the checkpoint. Use another "
                 "checkpoint_dir to start from the new ones.",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=level_of_caller(),
             )
         if triplets := checkpoint.part("triplets"):
             self.triplets = Triplets(**{name: part.numpy() for name, part in triplets.items()})

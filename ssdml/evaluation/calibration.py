@@ -11,7 +11,14 @@ import numpy.typing as npt
 from ssdml.evaluation.scores import codes_of_rows
 from ssdml.utils.labels import as_labels, check_same_kind
 from ssdml.utils.typing import Floats, Ints
-from ssdml.utils.validation import UNLABELED, as_array, check_count, check_rows, without_container
+from ssdml.utils.validation import (
+    UNLABELED,
+    as_array,
+    check_count,
+    check_rows,
+    level_of_caller,
+    without_container,
+)
 
 MOST_BINS = 10**6
 KINDS = ("fb", "ib", "ub")  # of confidences and of what is right
@@ -109,7 +116,7 @@ def _column_classes(
         warnings.warn(
             f"{who}: y has {len(found)} of {n_columns} classes, and its numbers are taken for "
             "those of the columns. Pass classes=model.classes_.",
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )
         return numbers
     raise ValueError(

@@ -13,7 +13,7 @@ from ssdml.evaluation.calibration import Reliability, reliability
 from ssdml.evaluation.scores import few_label_accuracy, nearest_mean
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, level_of_caller
 
 
 class Predictions(NamedTuple):
@@ -113,7 +113,7 @@ def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> 
             warnings.warn(
                 f"predict_proba of {type(model).__name__} cannot be used ({failure}); the report "
                 "shows no confidence.",
-                stacklevel=2,
+                stacklevel=level_of_caller(),
             )
     return Predictions(predicted, unknown, by_predict=True)
 

@@ -20,7 +20,7 @@ from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, as_list, check_rows, check_seed
+from ssdml.utils.validation import UNLABELED, as_list, check_rows, check_seed, level_of_caller
 
 
 def evaluate(
@@ -123,7 +123,7 @@ def evaluate(
             warnings.warn(
                 "evaluate: y must have a class with two rows, or retrieval scores are NaN; got "
                 f"{len(codes)} rows of {len(codes)} classes. Label more rows or pass a gallery.",
-                stacklevel=2,
+                stacklevel=level_of_caller(),
             )
         computed |= retrieval_scores(embeddings, codes, ks, gallery=among)
     return {name: computed[name] for name in scores}
@@ -293,7 +293,7 @@ def _searched(
             "evaluate: gallery must hold other rows than Z, or each is its own nearest neighbor; "
             f"got all {len(embeddings)} rows of Z in it. Leave them out of the gallery; to compare "
             "each row with the others of Z, omit it.",
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )
     check_same_kind(classes, others, "evaluate", ("y", "gallery[1]"))
     return rows, _codes_among(classes, others, "evaluate", ("y", "gallery[1]"))[codes]
@@ -309,6 +309,6 @@ def _codes_among(
         warnings.warn(
             f"{who}: {names[0]} and {names[1]} must share a class; got {classes.tolist()[:3]} and "
             f"{others.tolist()[:3]}. Write the labels of both alike.",
-            stacklevel=4,
+            stacklevel=level_of_caller(),
         )
     return codes

@@ -15,7 +15,7 @@ from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.known.layouts import LAYOUTS
 from ssdml.utils.linalg import covariance, product, top_eigenvectors, unit_rows
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import choose
+from ssdml.utils.validation import choose, level_of_caller
 
 N_COMPONENTS = 64
 DIFFERENT = 10  # largest standard deviation of a column, relative to their median
@@ -104,7 +104,7 @@ def warn_of_scales(dataset: Dataset) -> None:
         warnings.warn(
             f"compare: columns of {dataset.name} have different scales, which SSDML equalizes, but "
             'most other methods do not. Pass features="standardized" (--form standardized).',
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )
 
 

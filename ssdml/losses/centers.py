@@ -13,7 +13,7 @@ from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch, check_flag, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import unit_rows
-from ssdml.utils.validation import check_count, check_number, check_rate, choose
+from ssdml.utils.validation import check_count, check_number, check_rate, choose, level_of_caller
 
 
 class NormalizeScale(nn.Module):
@@ -147,7 +147,7 @@ class _Centers(Loss):
             warnings.warn(
                 f"{who}: num_classes must be at least 2 for a gradient; got 1. Label rows of "
                 "another class.",
-                stacklevel=3,
+                stacklevel=level_of_caller(),
             )
 
 

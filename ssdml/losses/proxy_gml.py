@@ -15,7 +15,7 @@ from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch, check_flag, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import inverse_lengths, unit_rows
-from ssdml.utils.validation import check_count, check_number, check_rate
+from ssdml.utils.validation import check_count, check_number, check_rate, level_of_caller
 
 BLOCK = 2**22  # entries of a block of logits
 LEAST_LOG = math.log(1e-20)  # of a probability, as in the paper's code
@@ -207,7 +207,7 @@ class ProxyGMLLoss(Loss):
             warnings.warn(
                 "ProxyGMLLoss: num_classes must be at least 2 for a gradient; got 1. Label rows of "
                 "another class.",
-                stacklevel=3,
+                stacklevel=level_of_caller(),
             )
         elif self.positive_mask and self.mask_softmax and k <= self.n_proxies:
             least = self.n_proxies + 1
@@ -216,7 +216,7 @@ class ProxyGMLLoss(Loss):
                 f"ProxyGMLLoss: ratio must connect a row to more than n_proxies={self.n_proxies} "
                 f"proxies, those of its own class; got ratio={self.ratio} of {count} proxies, "
                 f"k={k}. Uses k={least}; pass ratio={enough:g}.",
-                stacklevel=3,
+                stacklevel=level_of_caller(),
             )
             k = least
         return k

@@ -38,7 +38,7 @@ from ssdml.utils.labels import index_of
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, level_of_caller
 
 
 @dataclass(eq=False, repr=False)
@@ -267,7 +267,7 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
         self._kept, self._index = None, index_of(X)
         X, labels, fewest = self._validate_fit(X, y)
         rounds = count_rounds(self, len(labels), int((labels == UNLABELED).sum()))
-        k = limit_neighbors(self.n_neighbors, fewest, type(self).__name__, stacklevel=5)
+        k = limit_neighbors(self.n_neighbors, fewest, type(self).__name__)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         stages = Stages(self, 3 + rounds, verbose=self.verbose)
         # Exponentials of far rows are 0, whatever the caller has set.
@@ -353,7 +353,7 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
                 warnings.warn(
                     f"{name}: X must have rows that differ; got {len(X)} equal ones. Check how X "
                     "was made.",
-                    stacklevel=5,
+                    stacklevel=level_of_caller(),
                 )
         if self.mining == "neighborhood" and min(self.n_neighbors, fewest - 1) < 2:
             raise ValueError(

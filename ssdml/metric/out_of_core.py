@@ -49,7 +49,7 @@ from ssdml.utils.scatter import (
     pooled_scatter,
 )
 from ssdml.utils.typing import Array, Floats, Indices, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, level_of_caller
 
 if TYPE_CHECKING:
     from ssdml.metric.estimator import SSDML
@@ -246,7 +246,7 @@ def _warn_many_labels(n_labeled: int, parts: Sequence[tuple[list[int], Share]], 
             f"{who}: labeled rows must be fewer than the rows of a partition, because every "
             f"partition receives them all; got {n_labeled} for {largest}. Set some labels to -1, "
             "or use X.rechunk for larger chunks.",
-            stacklevel=6,
+            stacklevel=level_of_caller(),
         )
 
 

@@ -22,7 +22,7 @@ from ssdml.metric.selection import (
 from ssdml.utils.dask_arrays import is_dask
 from ssdml.utils.linalg import best_factor, covariance
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, as_list, check_count, choose
+from ssdml.utils.validation import UNLABELED, as_list, check_count, choose, level_of_caller
 
 SUGGESTED = ("n_neighbors", "n_components")
 N_NEIGHBORS = (10, 5, 7, 15)  # the default first: it wins a tie
@@ -141,7 +141,7 @@ def suggest_parameters(
         warnings.warn(
             "suggest_parameters: y must label two rows of a class to hold one out; got one per "
             "class. n_neighbors stays as it is.",
-            stacklevel=2,
+            stacklevel=level_of_caller(),
         )
         chosen = clone(estimator)
     else:

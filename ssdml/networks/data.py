@@ -372,7 +372,7 @@ def warn_of_scale(samples: Samples, scale: torch.Tensor, who: str) -> None:
         warnings.warn(
             f"{who}: samples must have the scale of the fitted ones; got {ratio:.2g} times their "
             "standard deviation. Pass pixels as bytes, or as numbers from 0 to 1.",
-            stacklevel=4,
+            stacklevel=level_of_caller(),
         )
 
 

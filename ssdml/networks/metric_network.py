@@ -31,11 +31,12 @@ from ssdml.utils.torch_tools import (
     load_whole_state,
     whole_state,
 )
+from ssdml.utils.validation import level_of_caller
 
 TEMPERATURE = 0.1  # of the class proxies
 COMPILED = "_orig_mod."  # in names of weights, by torch.compile
-TRIED = 16  # samples that the backbone is tested on
 WRAPPERS = re.compile(r"^(module\.)+")  # of DataParallel, DistributedDataParallel, AveragedModel
+TRIED = 16  # samples that the backbone is tested on
 
 
 class MetricNetwork(nn.Module):
@@ -151,7 +152,7 @@ def new_network(
                 "samples must have their channels first; got shape "
                 f"{samples.shape}, which looks as if they were last. Transpose the samples or "
                 "pass bytes.",
-                stacklevel=2,
+                stacklevel=level_of_caller(),
             )
         module = Standardized(_copied(backbone), *mean_and_scale(samples, seed)).to(device)
         _check_running_statistics(module)

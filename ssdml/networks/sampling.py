@@ -11,7 +11,7 @@ import numpy as np
 
 from ssdml.utils.labels import check_weights, encode_labels
 from ssdml.utils.typing import Array, Indices
-from ssdml.utils.validation import UNLABELED, as_generator, check_count
+from ssdml.utils.validation import UNLABELED, as_generator, check_count, level_of_caller
 
 
 def partitions(
@@ -303,7 +303,7 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
         warnings.warn(
             "whole_class_batches: classes must hold two classes, or no batch can compare them; got "
             "one. Label rows of another class.",
-            stacklevel=2,
+            stacklevel=level_of_caller(),
         )
     n_rows, rng = sum(map(len, groups)), as_generator(rng, "rng", "whole_class_batches")
     if size > n_rows:
@@ -410,7 +410,7 @@ def _groups(
         warnings.warn(
             f"{who}: n_classes must be at most {len(groups)}, the classes with {enough}; got "
             f"{n_classes}. Draws all classes each time; pass n_classes={len(groups)}.",
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )
     return _Groups(groups, None if weights is None else _scaled(weights, order, starts))
 

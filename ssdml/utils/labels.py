@@ -445,6 +445,20 @@ def proxy_accuracy(classes: Ints, embedding: Array, proxies: Array) -> float:
     return float((likeliest(embedding @ unit_rows(proxies).T) == classes).mean())
 
 
+def _raveled(column: Array, who: str) -> Array:
+    """Return labels of shape (n,) or (n, 1) as (n,), with scikit-learn's warning."""
+    from sklearn.exceptions import DataConversionWarning
+
+    if column.ndim == 2:
+        warnings.warn(
+            f"A column-vector y was passed when a 1d array was expected by {who}. Pass "
+            "numpy.ravel(y).",
+            DataConversionWarning,
+            stacklevel=level_of_caller(),
+        )
+    return column.ravel()
+
+
 def read_labels(
     y: Any, n_samples: int, who: str, way_out: str | None = None
 ) -> tuple[Ints, Array | None]:
@@ -462,14 +476,12 @@ def read_labels(
     >>> read_labels(["cat", None, "ant"], 3, "SSDML")
     (array([ 1, -1,  0]), array(['ant', 'cat'], dtype='<U3'))
     """
-    from sklearn.utils.validation import column_or_1d
-
     if y is None:
         raise ValueError(
             f"{who} requires y to be passed, but the target y is None. Pass a label per sample, -1 "
             "where it is unknown; labels inside a Dataset are not read."
         )
-    column, names = column_or_1d(as_labels(y, who, may_be_column=True), warn=True), None
+    column, names = _raveled(as_labels(y, who, may_be_column=True), who), None
     if column.dtype.kind not in "iu":
         column, classes = encode_column(column, who)
         if classes.dtype.kind in "Ub" and len(classes):

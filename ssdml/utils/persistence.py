@@ -31,6 +31,7 @@ from ssdml.utils.files import (
     read_regular,
 )
 from ssdml.utils.typing import Array
+from ssdml.utils.validation import level_of_caller
 
 SCHEMA = 3
 CHECKSUM_BYTES = 32  # of SHA-256
@@ -123,7 +124,9 @@ def kept_array(path: Path) -> Array | None:
             array: Array = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, ValueError) as error:
         warnings.warn(
-            f"{path} is damaged ({error}) and will be computed again.", RuntimeWarning, stacklevel=2
+            f"{path} is damaged ({error}) and will be computed again.",
+            RuntimeWarning,
+            stacklevel=level_of_caller(),
         )
         return None
     return array
@@ -287,7 +290,7 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
             warnings.warn(
                 f"{name}.load: {folder}{_writer(config)} has no checksum, and damage may go "
                 "unnoticed. Save it again.",
-                stacklevel=3,
+                stacklevel=level_of_caller(),
             )
         else:
             check_signed(text, config["sha256"], path)

@@ -20,7 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
 from ssdml.utils.parallel import SharedSetting
-from ssdml.utils.validation import check_tensor
+from ssdml.utils.validation import check_tensor, level_of_caller
 
 HALVES = (torch.float16, torch.bfloat16)
 NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
@@ -171,7 +171,7 @@ def trains_in_bfloat16(mixed_precision: bool | str, device: str) -> bool:
         warnings.warn(
             "mixed_precision must be False or 'auto' on a GPU without bfloat16, where steps are "
             f"slow and layers may fail; got True on {device!r}. Pass mixed_precision='auto'.",
-            stacklevel=2,
+            stacklevel=level_of_caller(),
         )
     return bool(mixed_precision)
 

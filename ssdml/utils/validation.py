@@ -23,7 +23,7 @@ from ssdml.utils.typing import Array, Ints
 
 UNLABELED = -1
 # Modules on the way from a caller to a warning.
-PASSED = ("ssdml.", "sklearn.", "torch.", "pytorch_metric_learning.", "contextlib")
+PASSED = ("ssdml.", "sklearn.", "torch.", "pytorch_metric_learning.", "joblib.", "contextlib")
 VECTORS = (np.ndarray, list, tuple)  # a cell of a column of vectors
 CONVERSIONS = ("to_pandas", "toPandas", "to_df", "to_numpy", "copy_to_host", "get")  # last: CuPy
 

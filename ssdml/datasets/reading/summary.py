@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ssdml.utils.validation import level_of_caller
+
 NAMED = 6  # of many names
 
 
@@ -52,10 +54,10 @@ class Summary:
             lines.append(f"left out: {', '.join(parts)}")
         return "\n  ".join([self.title, *lines, *(f"note: {doubt}" for doubt in self.doubts)])
 
-    def warn(self, stacklevel: int) -> None:
+    def warn(self) -> None:
         """Issue a warning for each doubt."""
         for doubt in self.doubts:
-            warnings.warn(f"{self.title}: {doubt}", ReadingWarning, stacklevel=stacklevel + 1)
+            warnings.warn(f"{self.title}: {doubt}", ReadingWarning, stacklevel=level_of_caller())
 
 
 def counted(n: int, singular: str, plural: str = "") -> str:

@@ -19,6 +19,7 @@ from ssdml.metric.estimator import SSDML
 from ssdml.utils.labels import is_unlabeled
 from ssdml.utils.persistence import CONFIG
 from ssdml.utils.typing import Array
+from ssdml.utils.validation import level_of_caller
 
 MOST_KEPT = 5  # models
 MOST_LABELS = 2.0  # relative to those of the fit; beyond, a fit pays
@@ -75,7 +76,9 @@ def kept_model(model: SSDML, X: Array, y: Any) -> EarlierFit | None:
         return None
     except (OSError, ValueError):
         warnings.warn(
-            f"{folder} is damaged; the model is fitted again.", RuntimeWarning, stacklevel=2
+            f"{folder} is damaged; the model is fitted again.",
+            RuntimeWarning,
+            stacklevel=level_of_caller(),
         )
         return None
     rows = kept.labeled_rows_

@@ -17,7 +17,7 @@ from ssdml.experiments.methods.base import Compared, Factory, embed
 from ssdml.experiments.methods.estimators import EstimatorWrapper
 from ssdml.model_selection.split import SemiSupervisedSplit
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import UNLABELED, level_of_caller
 
 Settings = list[dict[str, Any]]
 
@@ -134,7 +134,7 @@ class Tuned(EstimatorWrapper):
             warnings.warn(
                 f"Tuned: y must label two samples of a class to choose a setting; got {largest}. "
                 f"The first setting is used: {self.settings[0]}.",
-                stacklevel=3,
+                stacklevel=level_of_caller(),
             )
             return np.empty(0)
         split = SemiSupervisedSplit(min(FOLDS, largest), random_state=self.random_state)

@@ -40,6 +40,7 @@ from ssdml.experiments.runs.results import (
 )
 from ssdml.utils.files import parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
+from ssdml.utils.validation import level_of_caller
 
 RUNS, SPLITS = "runs", "splits"
 REQUESTED = "requested"  # titles of the runs of each call, for the status
@@ -214,7 +215,7 @@ def _warn_of_other_versions(results: Path, rows: list[Row]) -> None:
         warnings.warn(
             f"{results}: holds runs of ssdml {', '.join(sorted(others))}, and this is "
             f"{__version__}; they are kept. Use another folder to repeat them.",
-            stacklevel=4,
+            stacklevel=level_of_caller(),
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any, NotRequired, TypedDict
 from ssdml.datasets.budgets import Budget
 from ssdml.utils.files import parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
+from ssdml.utils.validation import level_of_caller
 
 RESULTS = "results.jsonl"
 RESUME = "Finished runs are kept: free some space and repeat the command with --resume."
@@ -88,7 +89,7 @@ def read_rows(path: Path) -> list[Row]:
         warnings.warn(
             f"{path}: the last line is incomplete, and its run is skipped; repeat the comparison "
             "with --resume to do it again.",
-            stacklevel=2,
+            stacklevel=level_of_caller(),
         )
     return [parse_row(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
 

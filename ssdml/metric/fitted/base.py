@@ -106,7 +106,7 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 f"{who}: y must hold a class of the fit, {self.classes_.tolist()[:3]}; got "
                 f"{np.unique(truth).tolist()[:3]}. The accuracy is 0. If rows are sorted by class, "
                 "shuffle them before they are split.",
-                stacklevel=2,
+                stacklevel=level_of_caller(),
             )
         right = predicted == truth
         return float(np.average(right, weights=weights))

@@ -24,7 +24,7 @@ from ssdml.metric.state import Learned
 from ssdml.utils.labels import in_precision, index_of
 from ssdml.utils.persistence import restoring
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_finite
+from ssdml.utils.validation import UNLABELED, check_finite, level_of_caller
 
 GRAPHS = ("form_", "nearer_", "held_out_")  # beginnings of the names of saved arrays
 
@@ -65,13 +65,13 @@ class KeptFit(LearnedMetric):
         if learned.fallback_reason:
             warnings.warn(
                 f"{type(self).__name__}: returns the input instead: {learned.fallback_reason}",
-                stacklevel=5,
+                stacklevel=level_of_caller(),
             )
         elif learned.history and not any(r.get("n_triplets", 1) for r in learned.history):
             warnings.warn(
                 f"{type(self).__name__}: found no triplets of two samples of one class and one of "
                 "another, so only class probabilities and features were combined. Add samples.",
-                stacklevel=5,
+                stacklevel=level_of_caller(),
             )
         self.classifier_ = learned.classifier
         self.representation_ = None

@@ -170,8 +170,10 @@ class Flat(nn.Sequential):
 
 def test_warns_of_channels_last(rng):
     X, labels = rng.random((60, 5, 5, 3)).astype(np.float32), np.arange(60) % 3
-    with pytest.warns(UserWarning, match=r"shape \(5, 5, 3\), which looks as if .* Transpose"):
+    message = r"shape \(5, 5, 3\), which looks as if .* Transpose"
+    with pytest.warns(UserWarning, match=message) as caught:
         small_model(backbone=Flat(), epochs=1).fit(X, labels)
+    assert caught[0].filename == __file__
 
 
 def test_warns_of_samples_on_another_scale(digits):

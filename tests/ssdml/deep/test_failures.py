@@ -52,8 +52,10 @@ class TestTheNetwork:
     def test_warns_of_vanishing_features_with_their_share(self, digits):
         X, _, labels = digits
         model = small_model(epochs=2).set_params(backbone=Fading(None, 6))
-        with pytest.warns(RuntimeWarning, match="all zero for 80% of the samples after partition"):
+        message = "all zero for 80% of the samples after partition"
+        with pytest.warns(RuntimeWarning, match=message) as caught:
             model.fit(X, labels)
+        assert caught[0].filename == __file__
 
     def test_rejects_a_pretraining_loss_that_is_nan(self, digits):
         X, _, labels = digits

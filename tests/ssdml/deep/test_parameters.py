@@ -147,8 +147,9 @@ class TestSwitches:
     def test_warns_when_classes_do_not_settle(self, digits):
         X, _, labels = digits
         message = r"of the samples changed class in the last partition, more than tol=1e-06"
-        with pytest.warns(ConvergenceWarning, match=message):
+        with pytest.warns(ConvergenceWarning, match=message) as caught:
             small_model(epochs=2, epochs_per_partition=1, tol=1e-6).fit(X, labels)
+        assert caught[0].filename == __file__
 
     def test_input_weight_is_used(self, digits):
         X, _, labels = digits

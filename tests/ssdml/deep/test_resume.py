@@ -87,8 +87,9 @@ class TestResume:
         small_model(checkpoint_dir=tmp_path).fit(X, labels)
         last = tmp_path / "partition-0003.safetensors"
         last.write_bytes(last.read_bytes()[:-100])
-        with pytest.warns(RuntimeWarning, match=r"partition-0003\.safetensors"):
+        with pytest.warns(RuntimeWarning, match=r"partition-0003\.safetensors") as caught:
             resumed = small_model(checkpoint_dir=tmp_path).fit(X, labels)
+        assert caught[0].filename == __file__
         assert set(resumed.stage_seconds_) == {"input", "partition 3", "end"}
         assert_same_weights(fitted, resumed)
 
@@ -129,8 +130,9 @@ class TestResume:
             model.backbone[0].weight += 1
         with pytest.warns(
             RuntimeWarning, match="continuing with the weights of the checkpoint. Use another"
-        ):
+        ) as caught:
             two = model.fit(X, labels)
+        assert caught[0].filename == __file__
         assert_same_weights(one, two)
 
     def test_finished_run_restores_triplets_and_history(self, digits, tmp_path):

@@ -384,8 +384,9 @@ def test_integers_of_any_dtype_are_labels(X, y, plain, kind):
 @pytest.mark.parametrize("method", ["fit", "score"])
 def test_column_of_labels_warns(X, y, plain, method):
     model = copy.copy(plain)
-    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
+    with pytest.warns(DataConversionWarning, match="column-vector y was passed") as caught:
         getattr(model, method)(X, y[:, None])
+    assert caught[0].filename == __file__
 
 
 def test_all_rows_may_be_labeled(model, X):

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -267,3 +267,11 @@ def test_two_samples_are_told_once_that_triplets_are_missing():
         model = SSDML(n_neighbors=1, random_state=0).fit([[0.0, 1.0], [2.0, 3.0]], [3, 7])
     assert len(told) == 1
     assert model.predict([[0.0, 1.1], [2.0, 2.9]]).tolist() == [3, 7]
+
+
+@pytest.mark.parametrize("way", ["pipeline", "cross-validation"])
+def test_warnings_name_the_line_beyond_scikit_learn(way, digits):
+    X, y, model = digits[0][:90], digits[1][:90], SSDML(n_neighbors=100)
+    with pytest.warns(UserWarning, match="n_neighbors must be below") as caught:
+        make_pipeline(model).fit(X, y) if way == "pipeline" else cross_val_score(model, X, y, cv=2)
+    assert {warning.filename for warning in caught} == {__file__}
