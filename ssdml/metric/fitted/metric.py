@@ -80,6 +80,11 @@ class LearnedMetric(EmbeddingMixin):
         """Validate rows in memory; their entries may still be NaN or infinite."""
         check_file(X, who)
         X, floats = check_cells(X, who), (np.float64, np.float32)
+        if X.shape[1:] == (0,) and X.shape[0]:  # scikit-learn checks for the end of the condition
+            raise ValueError(
+                f"{who}: X must have a column; got 0 feature(s) (shape={X.shape}) while a minimum "
+                "of 1 is required. Select columns of numbers, or encode others."
+            )
         if isinstance(X, np.ndarray) and X.dtype.kind == "f":
             X = X.astype(working_dtype(X.dtype), copy=False)
         return validate_data(self, X, dtype=floats, ensure_all_finite=False, **checks)
@@ -88,7 +93,7 @@ class LearnedMetric(EmbeddingMixin):
         if self.n_components is not None and self.n_components > n_features:
             raise ValueError(
                 f"{type(self).__name__}: n_components must be at most n_features = {n_features}; "
-                f"got {self.n_components}."
+                f"got {self.n_components}. Lower it, or pass None."
             )
 
     def transform(self, X: Any) -> Array:

@@ -143,7 +143,8 @@ def test_nonfinite_entry_is_named(X, y, plain, value):
     ("rows", "error", "message"),
     [
         (np.empty((0, 4)), ValueError, r"0 sample\(s\) .*minimum of 2 is required by SSDML"),
-        (np.empty((90, 0)), ValueError, r"0 feature\(s\) .*minimum of 1 is required by SSDML"),
+        (np.empty((90, 0)), ValueError, r"X must have a column; got 0 .*\(90, 0\).* Select"),
+        (pd.DataFrame(index=range(90)), ValueError, r"X must have a column; got .*\(90, 0\)"),
         (np.ones((1, 4)), ValueError, r"1 sample\(s\) .*minimum of 2 is required by SSDML"),
         (np.ones(90), ValueError, r"Expected 2D array, got 1D array instead"),
         (np.ones((90, 2, 2)), ValueError, r"Found array with dim 3.*SSDML"),
@@ -165,7 +166,7 @@ def test_nonfinite_entry_is_named(X, y, plain, value):
             r"X must be dense; got a sparse csr_array\. .*X\.toarray",
         ),
     ],
-    ids="no-rows no-columns one-row 1-D 3-D strings mixed objects complex sparse".split(),
+    ids="no-rows no-columns empty-table one-row 1-D 3-D strings mixed objects complex sparse".split(),
 )
 def test_invalid_rows_raise(rows, error, message):
     with pytest.raises(error, match=message):
