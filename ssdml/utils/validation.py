@@ -181,8 +181,8 @@ def without_container(X: Any, who: str = "", name: str = "X") -> Any:
     if hasattr(kind, "get_columns") or hasattr(kind, "column_names"):  # of polars or pyarrow
         X = _without_frame(X, who, name)
     if _is_column(X):
-        return _of_column(X, who, name)
-    if hasattr(X, "iloc"):
+        X = _of_column(X, who, name)
+    if hasattr(X, "iloc") and X.ndim == 2:
         _check_pandas(X, who, name)
     elif getattr(getattr(X, "dtype", None), "names", None):
         raise TypeError(
@@ -222,8 +222,9 @@ def _of_column(X: Any, who: str, name: str) -> Any:
     if column.dtype == object and column.size:
         if any(map(_is_vector, column.flat)):
             return _stacked(column.ravel(), who, name)
-        label = X.columns[0] if hasattr(X, "columns") else getattr(X, "name", None)
-        _check_column(_first_no_number(column.flat), label, "O", who, name)
+        if not hasattr(X, "iloc") or X.ndim == 1:
+            label = getattr(X, "name", None)
+            _check_column(_first_no_number(column.flat), label, "O", who, name)
     return X
 
 

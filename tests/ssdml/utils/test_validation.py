@@ -142,6 +142,22 @@ def test_columns_without_numbers_are_named(column, message):
     assert without_container(whole, "here") is whole
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pd.date_range("2020-01-01", periods=3), "column 'b' holds dates"),
+        (pd.to_timedelta([1, 2, 3], "s"), "column 'b' holds dates"),
+        (pd.Categorical(pd.date_range("2020", periods=3)), "column 'b' holds dates"),
+        ([1j, 2.0, 3.0], "column 'b' holds 1j, of type complex"),
+        (["Ulm", "Bonn", "Rome"], "column 'b' holds text, such as 'Ulm'"),
+        (pd.arrays.SparseArray([0, 0, 1]), r"column 'b' is sparse\. Pass X\.sparse"),
+    ],
+)
+def test_the_only_column_of_a_table_is_checked(column, message):
+    with pytest.raises((TypeError, ValueError), match=f"^here: X .*{message}"):
+        without_container(pd.DataFrame({"b": column}), "here")
+
+
 def test_missing_cells_of_nullable_columns_are_named():
     frame = pd.DataFrame({"a": [1.5, None, 2.5], "b": [True, False, None]}).convert_dtypes()
     with pytest.raises(ValueError, match="X must be finite; got nan at row 1, column 0"):
