@@ -231,13 +231,14 @@ def read_labeled(
         That embed texts.
     """
     from ssdml.datasets.labels import encoded_labels
-    from ssdml.datasets.loading import read_items, text_features, with_features
+    from ssdml.datasets.loading import check_is_data, read_items, text_features, with_features
     from ssdml.datasets.reading.arrays import read_arrays
     from ssdml.datasets.texts import WORDS as BY_WORDS, WordFeatures
 
     if labels is None:
         raw = read_items(data, choice, encoding=encoding)
     else:
+        check_is_data(Path(data))
         raw = read_arrays(Path(data), labels, choice, encoding=encoding)
     words = None
     if raw.items is None:

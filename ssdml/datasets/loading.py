@@ -239,6 +239,7 @@ def read_items(
         )
         nearest = difflib.get_close_matches(str(path).lower(), LAYOUTS, n=1)
         raise FileNotFoundError(message + "".join(f" Did you mean {n!r}?" for n in nearest))
+    check_is_data(path)
     raw = read_path(path, choice, encoding=encoding)
     unused = choice.roles() if raw.table is None else []
     if path.suffix.lower() in (".npz", ".mat"):  # whose arrays have names
@@ -249,6 +250,15 @@ def read_items(
             f"{getattr(choice, unused[0])!r}, and there is no table. Omit it."
         )
     return raw
+
+
+def check_is_data(path: Path) -> None:
+    """Raise ValueError for the folder of a saved model."""
+    if (path / "config.json").is_file() and any(path.glob("*.safetensors")):
+        raise ValueError(
+            f"{path} must hold data; got a saved model. Pass the samples: `ssdml predict {path} "
+            "DATA --out labels.csv` labels them, and tells how many labels of DATA it agrees with."
+        )
 
 
 def _refuse_for_known(argument: str, name: str) -> NoReturn:

@@ -384,6 +384,11 @@ def add_to_config(folder: Path, **more: Any) -> None:
 
 def _present(file: Path, name: str) -> Path:
     """Return the file if it exists."""
+    if file.parent.is_file():
+        raise NotADirectoryError(
+            f"{name}.load: {file.parent} must be the folder of a saved model; got a file. Commands "
+            "take the model first, then the data."
+        )
     if not file.exists():
         raise FileNotFoundError(
             f"{name}.load: {file.parent} must hold a saved model; {file.name} is missing."

@@ -454,6 +454,21 @@ def test_missing_folder_of_an_output_is_named_first(run, table, tmp_path, comman
     assert f"{out}: must be in a folder; {out.parent} is none. Make it first" in told.stderr
 
 
+def test_model_and_data_in_each_others_place_are_named(run, table, tmp_path):
+    data, model = write(table, tmp_path / "t.csv"), tmp_path / "model"
+    assert run("fit", data, "--out", model).exit_code == 0
+    of_fit = ["fit", model, "--out", tmp_path / "other"]
+    for words in (of_fit, ["evaluate", model, data], ["predict", model, model]):
+        told = run(*words)
+        assert told.exit_code == 1
+        assert f"{model} must hold data; got a saved model. Pass the samples: `ssdml predict" in (
+            told.stderr
+        )
+    told = run("predict", data, model)
+    assert told.exit_code == 1
+    assert "the folder of a saved model; got a file. Commands take the model first" in told.stderr
+
+
 def test_missing_model_is_named_in_one_line(run, arrays, tmp_path):
     result = run("transform", tmp_path / "nowhere", arrays[0], "--out", tmp_path / "Z.npy")
     assert result.exit_code == 1
