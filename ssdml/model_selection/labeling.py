@@ -100,9 +100,10 @@ def suggest_labels(model: Any, n: int = 10, *, n_jobs: int | None = None) -> Ind
         candidates = _of_samples(check_rows(model, "suggest_labels", "model"), n_jobs)
     free = np.setdiff1d(np.arange(len(candidates.first)), candidates.labeled)
     if n > len(free):
+        way_out = f"Pass n={len(free)}." if len(free) else "All are labeled: add samples."
         raise ValueError(
             "suggest_labels: n must be at most the number of unlabeled samples, "
-            f"{len(free)}; got {n}."
+            f"{len(free)}; got {n}. {way_out}"
         )
     chosen = _choose(candidates, n, n_jobs)
     copies = np.setdiff1d(free, chosen)

@@ -166,7 +166,7 @@ def test_nonfinite_entry_is_named(X, y, plain, value):
             r"X must be dense; got a sparse csr_array\. .*X\.toarray",
         ),
     ],
-    ids="no-rows no-columns empty-table one-row 1-D 3-D strings mixed objects complex sparse".split(),
+    ids="no-rows no-columns no-table one-row 1-D 3-D strings mixed objects complex sparse".split(),
 )
 def test_invalid_rows_raise(rows, error, message):
     with pytest.raises(error, match=message):

@@ -74,8 +74,12 @@ def test_suggestions_are_typical_of_their_blob(blobs):
 
 def test_bad_counts_and_models_are_refused(blobs):
     X, y, labels, model = blobs
-    with pytest.raises(ValueError, match="n must be at most the number of unlabeled samples, 240"):
+    with pytest.raises(
+        ValueError, match="n must be at most the number of unlabeled samples, 240; got"
+    ):
         suggest_labels(X, 241)
+    with pytest.raises(ValueError, match=r"samples, 0; got 1\. All are labeled: add samples"):
+        suggest_labels(SSDML(random_state=0).fit(X, y), 1)
     with pytest.raises(ValueError, match="n must be at least 1; got 0"):
         suggest_labels(model, 0)
     with pytest.raises(ValueError, match="model must be an SSDML with a classifier_"):
