@@ -30,7 +30,8 @@ OWNER = re.compile(  # but not age_patient
 NUMBER_OF = (
     "account|card|case|client|contract|customer|employee|fax|invoice|member|mobile|nhs|order|"
     "passenger|passport|phone|policy|record|reference|registration|serial|social[_\\- ]security|"
-    "student|telephone|ticket|transaction|user|kunden|matrikel|patienten|probanden|telefon|rechnungs|auftrags|vertrags"
+    "student|telephone|ticket|transaction|user|kunden|matrikel|patienten|probanden|telefon|"
+    "rechnungs|auftrags|vertrags"
 )
 CODES = re.compile(
     r"(.*[_\-. ])?(zip|plz|ean|upc|isbn|(zip|post|postal|bar)[_\- ]?code|phone|telephone|mobile|"
@@ -53,7 +54,8 @@ NUMBERED = re.compile(r"\.\d+$")  # a name that occurs again
 TIME = re.compile(
     r"(?=\D*\d)(?=.*(?:\d[-/:]\d|[A-Z]))"
     r"(?:\d+(?:st|nd|rd|th)?|[-/:.,+\s]|[AP]\.?M\.?|[ap]m|UTC|GMT|CES?T|[A-Z]{1,2}[DS]T|T(?=\d)|Z"
-    r"|(?i:(?:mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*))++"
+    r"|(?i:(?:mon|tue|wed|thu|fri|sat|sun|"
+    r"jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*))++"
 )
 # How genes, transcripts and the like are called: names of rows, if samples are in the columns.
 GENES = re.compile(
