@@ -1,7 +1,7 @@
 """Damaged files: each is read, or refused by an error that names it; soon, and in little memory.
 
-Hypothesis damages a small whole file for two seconds, always in the same ways, or for FUZZ_SECONDS
-in others.
+Hypothesis damages a small whole file for half a second, always in the same ways, or for
+FUZZ_SECONDS in others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.fuzz.corpus import TARGETS, Target
 
 ASKED = os.environ.get("FUZZ_SECONDS")
-SECONDS = float(ASKED or 2)
+SECONDS = float(ASKED or 0.5)
 LONGEST = 5.0  # seconds to read a file
 MOST_MEMORY = 1e9  # bytes
 
