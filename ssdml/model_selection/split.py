@@ -20,6 +20,8 @@ from ssdml.utils.labels import encode_labels
 from ssdml.utils.typing import Ints
 from ssdml.utils.validation import UNLABELED, choose
 
+NO_GROUP = ("nan", "<NA>", "NaT")
+
 
 class SemiSupervisedSplit(BaseCrossValidator):
     """Stratified K-fold over the labeled samples; unlabeled ones are in every training set.
@@ -72,7 +74,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
         y : array-like of shape (n_samples,)
         groups : array-like of shape (n_samples,), optional
             Samples of one group, such as the images of a patient, are never in training and test
-            at once.
+            at once. None may be missing.
         """
         if y is None:
             raise ValueError(
@@ -119,6 +121,13 @@ class SemiSupervisedSplit(BaseCrossValidator):
             raise ValueError(
                 f"{who}: groups must have n_samples = {n_samples} entries; got shape {names.shape}."
             )
+        if names.dtype.kind in "fOM":  # None, NaN, pd.NA and NaT would be groups of their own
+            missing = [name is None or str(name) in NO_GROUP for name in names]
+            if any(missing):
+                raise ValueError(
+                    f"{who}: groups must be known; got {sum(missing)} missing ones, the first in "
+                    f"row {missing.index(True)}. Name them, such as each sample for itself."
+                )
         members: Ints = np.unique(
             names.astype(str) if names.dtype == object else names, return_inverse=True
         )[1]

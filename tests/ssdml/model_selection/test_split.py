@@ -132,6 +132,10 @@ def test_searches_pass_groups_on(rng):
     [
         ([0, 1], r"groups must have n_samples = 6 entries; got shape \(2,\)"),
         ([0, 0, 0, 0, 1, 1], "at most the number of groups with labels = 1; got 2"),
+        ([0, 1, 0, np.nan, 1, 1], "got 1 missing ones, the first in row 3"),
+        (["a", None, "a", "b", "b", None], "got 2 missing ones, the first in row 1"),
+        (pd.Series([0, 1, 0, 1, 1, pd.NA], dtype="Int64"), "got 1 missing ones, .* row 5"),
+        (np.array([1, 2, "NaT", 1, 2, 2], "datetime64[ns]"), "got 1 missing ones"),
     ],
 )
 def test_unusable_groups_raise(groups, message):
