@@ -45,18 +45,18 @@ USUAL_NAMES = {*LABEL_NAMES, *TEXT_NAMES, *ID_NAMES, *SPLIT_NAMES}
 LABEL_STUDIO = ("annotation_id", "annotator", "created_at", "lead_time", "updated_at")
 SPLIT_WORD = r"train(ing)?|val(id|idation)?|dev|test(ing)?"  # in longer names
 SPLITS = {
-    **dict.fromkeys(("train", "training", "tra", "trn"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "validate", "dev", "publictest"), "validation"),
-    **dict.fromkeys(("test", "testing", "tes", "tst", "privatetest"), "test"),
+    word: part
+    for part, words in {
+        "train": "train training tra trn trainingsdaten entrenamiento treino treinamento "
+        "entraînement entrainement apprentissage addestramento trening обучение eğitim 训练 训练集 "
+        "訓練 学習 학습 훈련",
+        "validation": "val valid validation validate dev publictest validierung validierungsdaten "
+        "validación validação validazione walidacja валидация doğrulama 验证 验证集 驗證 検証 검증",
+        "test": "test testing tes tst privatetest testdaten prueba teste тест 测试 测试集 測試 "
+        "テスト 테스트",
+    }.items()
+    for word in words.split()
 }
-for _part, _words in {
-    "train": "trainingsdaten entrenamiento treino treinamento entraînement entrainement "
-    "apprentissage addestramento trening обучение eğitim 训练 训练集 訓練 学習 학습 훈련",
-    "validation": "validierung validierungsdaten validación validação validazione walidacja "
-    "валидация doğrulama 验证 验证集 驗證 検証 검증",
-    "test": "testdaten prueba teste тест 测试 测试集 測試 テスト 테스트",
-}.items():
-    SPLITS |= dict.fromkeys(_words.split(), _part)
 # The same in names of files, where a word begins: X_train, Xtrain, GunTrain, but not latest.
 IN_SPLIT = re.compile(
     r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[XxYy]))"
