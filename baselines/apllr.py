@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
@@ -15,7 +14,7 @@ from ssdml.baselines.pairs import LabeledPairs
 from ssdml.baselines.propagated import PropagatedBaseline
 from ssdml.utils.linalg import shrink, symmetrize
 from ssdml.utils.typing import Floats
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 FLOOR = 1e-6  # smallest eigenvalue of a prior, relative to the largest
 
@@ -92,10 +91,9 @@ class APLLR(PropagatedBaseline):
         prior = likelihood_ratio(problem.pairs, self.shrinkage)
         if prior is None:
             if problem.pairs.n_similar:
-                warnings.warn(
+                warn(
                     "APLLR: similar pairs must lie closer than dissimilar ones in some direction "
-                    "to give a prior. The identity is used.",
-                    stacklevel=level_of_caller(),
+                    "to give a prior. The identity is used."
                 )
             prior = Ratio(np.eye(problem.X.shape[1]), 0)
         return prior.M, {"raised": prior.raised}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABCMeta, abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -22,7 +21,7 @@ from ssdml.metric.fitted.prediction import embed
 from ssdml.utils.linalg import best_factor, covariance, scale_exactly, symmetrize, total_variance
 from ssdml.utils.parallel import one_blas_thread
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
@@ -164,11 +163,10 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
         self._warn_of_missing_pairs(problem.pairs, problem.labels)
         M, info = self._learn(problem)
         if not info.get("converged", True):
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: max_iter={self.get_params()['max_iter']} steps must come "
                 f"to tol={self.get_params()['tol']}; they did not. Raise either.",
                 ConvergenceWarning,
-                stacklevel=level_of_caller(),
             )
         return M, info
 
@@ -181,10 +179,7 @@ class Baseline(LearnedMetric, BaseEstimator, metaclass=ABCMeta):
             problem, missing = "every class has one label, so no pair is similar", "similar"
         else:
             return
-        warnings.warn(
-            f"{type(self).__name__}: {problem}; {self._without[missing]}.",
-            stacklevel=level_of_caller(),
-        )
+        warn(f"{type(self).__name__}: {problem}; {self._without[missing]}.")
 
     def _keep(self, X: Array, labels: Ints, graph: KNNGraph, M: Floats) -> None:
         self.classes_ = self._classes(labels)
@@ -291,10 +286,9 @@ def cap_weight(weight: float | None, largest: float, name: str, who: str) -> flo
     bound = BOUND_SHARE * largest
     if weight is None or weight <= bound:
         return bound if weight is None else weight
-    warnings.warn(
+    warn(
         f"{who}: {name} must be at most {bound:.3g} to keep the problem positive definite; got "
-        f"{weight}. {bound:.3g} is used.",
-        stacklevel=level_of_caller(),
+        f"{weight}. {bound:.3g} is used."
     )
     return bound
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
@@ -20,7 +19,7 @@ from ssdml.metric.stiefel import check_docstrings
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Floats
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
@@ -259,10 +258,9 @@ def density_weights(
     beta = sums / max(sums.max(), np.finfo(np.float64).tiny)
     weights = beta[:, None] * similarity
     if (weights < VANISHING).mean() > 0.5:
-        warnings.warn(
+        warn(
             "ISDML: bandwidth must keep most edge weights above 0; with sigma = "
-            f"{sigma:.3g} more than half vanish. Lower it.",
-            stacklevel=level_of_caller(),
+            f"{sigma:.3g} more than half vanish. Lower it."
         )
     directed = directed_csr(graph, weights)
     return sparse.csr_array(directed + directed.T)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -18,7 +17,7 @@ from ssdml.graphs.laplacian import unchecked_scatter
 from ssdml.metric.fitted.base import COUNT, NOT_NEGATIVE, POSITIVE
 from ssdml.utils.linalg import symmetrize
 from ssdml.utils.typing import Array, Floats
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 if TYPE_CHECKING:
     from ssdml.baselines.batch_losses import BatchLoss
@@ -139,7 +138,7 @@ class SERAPH(Baseline):
             rounds = -(-self.max_iter // ROUND)
             found = alternate(np.eye(d), terms, model, max_iter=rounds, tol=self.tol)
         if len(found.values) == 1 and terms.rows.any():
-            warnings.warn(NO_STEP, ConvergenceWarning, stacklevel=level_of_caller())
+            warn(NO_STEP, ConvergenceWarning)
         n_unknown = round(float(terms.counts[terms.kinds == 0].sum()))
         info = {"values": found.values, "converged": found.converged, "n_unknown": n_unknown}
         info |= {"n_iter": len(found.values) - 1, "entropy_weight": terms.entropy_weight}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from ssdml.graphs.propagation.class_masses import ClassMasses
 from ssdml.utils.labels import confidences
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import as_array, as_generator, check_count, choose, level_of_caller
+from ssdml.utils.validation import as_array, as_generator, check_count, choose, warn
 
 BLOCK_ANCHORS = 2**16  # anchors mined at a time
 BLOCK_ROWS = 2**12  # rows whose neighbors are gathered at a time
@@ -119,12 +118,11 @@ def mine_triplets(
             random_state=random_state,
         )
     if not triplets.anchor.size:
-        warnings.warn(
+        warn(
             f"mine_triplets: strategy={strategy!r} found no anchor with a positive and a negative; "
             "returns no triplets. Labels of two classes must reach the graph; if they "
             "do, lower decay, so that not all rows lean to one class.",
             RuntimeWarning,
-            stacklevel=level_of_caller(),
         )
     return triplets
 

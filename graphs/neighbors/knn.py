@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +29,7 @@ from ssdml.graphs.neighbors.precomputed import rank_precomputed, warn_of_squares
 from ssdml.graphs.neighbors.rows import Rows, open_rows
 from ssdml.utils.parallel import count_threads
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import as_generator, choose, level_of_caller
+from ssdml.utils.validation import as_generator, choose, warn
 
 METHODS = dict.fromkeys(("auto", "exact", "ivf", "hnsw", "torch", "precomputed"))
 # n² (d + 30) up to which "auto" searches exactly: some 12 s on one core. Ranking the scores costs
@@ -417,11 +416,10 @@ def _rank(
             searching = part_of(progress, INDEXING, 1.0)
             ranking, recall = rank_by_index(searcher, index, sample, searching)
             if recall < ENOUGH_RECALL:
-                warnings.warn(
+                warn(
                     f"knn_graph: {method!r} found {recall:.1%} of the true neighbors of {SAMPLE} "
                     "random rows; method='auto' or 'exact' finds more.",
                     RuntimeWarning,
-                    stacklevel=level_of_caller(),
                 )
             return ranking, recall
     ranking = searcher.rank_exactly(rows, k + 1, progress)
@@ -443,9 +441,8 @@ def limit_neighbors(n_neighbors: int, n_samples: int, who: str) -> int:
         )
     if n_neighbors < n_samples:
         return int(n_neighbors)
-    warnings.warn(
+    warn(
         f"{who}: n_neighbors must be below n_samples = {n_samples}; got {n_neighbors}. "
-        f"Using {n_samples - 1}.",
-        stacklevel=level_of_caller(),
+        f"Using {n_samples - 1}."
     )
     return n_samples - 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from scipy import sparse
 
 from ssdml.graphs._validation import check_edges, check_matrix, check_n_neighbors, check_numbers
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import as_array, level_of_caller, working_dtype
+from ssdml.utils.validation import as_array, warn, working_dtype
 
 WHO = "knn_graph(method='precomputed')"
 SOME_ROWS, SOME_NEIGHBORS = 1000, 10  # that are checked
@@ -46,10 +45,9 @@ def rank_precomputed(X: Any, n_neighbors: int) -> tuple[Ints, Array]:
             f"has {counts.min()}. Compute it with more neighbors, or lower n_neighbors."
         )
     if sparse.issparse(X) and (distance == 1).all():
-        warnings.warn(
+        warn(
             f"{WHO}: X must hold distances; got 1 for all neighbors, as kneighbors_graph marks "
-            "them. Pass mode='distance' to it.",
-            stacklevel=level_of_caller(),
+            "them. Pass mode='distance' to it."
         )
     order = np.lexsort((column, distance, row))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
@@ -70,11 +68,10 @@ def warn_of_squares(indices: Ints, distances: Array) -> None:
     around = to_near[few][:, :, None] + from_middle
     direct = to_near[few][:, None, None, :]
     if (is_end & (direct > (1 + TOLERANCE) * around[..., None])).any():
-        warnings.warn(
+        warn(
             f"{WHO}: X holds no Euclidean distances, as some violate the triangle inequality. Take "
             "the square roots of squared ones, as faiss returns, or pass metric='cosine' for "
-            "cosine distances.",
-            stacklevel=level_of_caller(),
+            "cosine distances."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from ssdml.utils.validation import (
     check_labeled,
     check_labels,
     check_number,
-    level_of_caller,
+    warn,
     working_dtype,
 )
 
@@ -158,11 +157,10 @@ def propagate_labels(
         )
     fill_rows_of_zeros(solution.values, weights, decay)
     if not solution.converged:
-        warnings.warn(
+        warn(
             f"propagate_labels: stopped after {solution.n_iter} steps with residual "
             f"{solution.residual:.1e} > tol={tol:.1e}; raise tol.",
             RuntimeWarning,
-            stacklevel=level_of_caller(),
         )
     distributions = to_simplex(solution.values, prior, dtype)
     return (distributions, solution) if return_solution else distributions
@@ -281,11 +279,10 @@ def to_simplex(scores: Array, prior: Array, dtype: Any) -> Array:
         part[~part.any(axis=1)] = prior
         distributions[rows] = part / part.sum(axis=1, keepdims=True)
     if unreached:
-        warnings.warn(
+        warn(
             f"propagate_labels: no label reaches {unreached} of {len(scores)} rows; they get the "
             "class prior. Label a row in each part of the graph, or raise n_neighbors.",
             RuntimeWarning,
-            stacklevel=level_of_caller(),
         )
     return distributions
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from ssdml.utils.validation import (
     check_labeled,
     check_labels,
     check_number,
-    level_of_caller,
+    warn,
 )
 
 __all__ = ["poisson_learning"]
@@ -119,20 +118,18 @@ def poisson_learning(
     with threads(count_threads(n_jobs, "poisson_learning")) as pool:
         solution = poisson_scores(weights, codes, n_classes, decay, tol, dtype, pool)
     if not solution.converged:
-        warnings.warn(
+        warn(
             f"poisson_learning: stopped after {solution.n_iter} steps with residual "
             f"{solution.residual:.1e} > tol={tol:.1e}; raise tol, or lower decay.",
             RuntimeWarning,
-            stacklevel=level_of_caller(),
         )
     scores = solution.values
     reached = _reached(weights, codes)
     if not reached.all():
-        warnings.warn(
+        warn(
             f"poisson_learning: no label reaches {(~reached).sum()} of {len(codes)} rows; their "
             "scores are equal. Label a row in each part of the graph, or raise n_neighbors.",
             RuntimeWarning,
-            stacklevel=level_of_caller(),
         )
     if prior is not None and n_classes > 1:
         scores += balancing_offsets(scores[reached], prior).astype(dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from ssdml.utils.linalg import (
     unit_rows,
 )
 from ssdml.utils.typing import Array, Floats, Indices, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 TABLE_COLUMNS = 100  # with more, a principal component analysis replaces scaling
 MAX_COLUMNS = 256  # principal components
@@ -152,11 +151,10 @@ def warn_of_hidden_columns(X: Array, form: LinearForm, who: str, name: str = "X"
     held = 1 + int(np.searchsorted(np.cumsum(squares[order]), VARIANCE * squares.sum()))
     if varying > 1 and held <= max(1, varying // 20):
         columns = ", ".join(map(str, order[:held][:3])) + ", ..." * (held > 3)
-        warnings.warn(
+        warn(
             f"{who}: {name} must have columns of similar scales; {held} of {varying} ({columns}) "
             f"hold {VARIANCE:.0%} of the variance and hide the others. Leave out ids and times; "
-            "scale others by StandardScaler, unless they are principal components.",
-            stacklevel=level_of_caller(),
+            "scale others by StandardScaler, unless they are principal components."
         )
 
 

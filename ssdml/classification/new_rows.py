@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -19,7 +18,7 @@ from ssdml.graphs.neighbors.knn import nearest_rows
 from ssdml.graphs.neighbors.rows import Rows
 from ssdml.utils.parallel import BLOCK_ROWS, row_blocks
 from ssdml.utils.typing import Array, Floats, Indices
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 TREND = 0.5  # share of the linear trend in the prediction
 RIDGE = 1e-3  # of the trend, relative to the mean variance of a column
@@ -209,11 +208,10 @@ def warn_of_far_rows(farthest: Array, reference: Array) -> None:
     n = len(farthest)
     n_far = int((nearness(farthest, reference) == 0).sum())
     if n >= FEWEST_JUDGED and n_far > n / 2:
-        warnings.warn(
+        warn(
             f"{n_far} of {n} rows of X are farther from the training samples than any of these "
             "from its neighbors, so their predictions are guesses. Pass the columns of the fit, in "
-            "the same units.",
-            stacklevel=level_of_caller(),
+            "the same units."
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ssdml.datasets.budgets import Budget, draw_labeled, mislabel, thin_classes
 from ssdml.utils.files import as_path, parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
-from ssdml.utils.validation import UNLABELED, check_count, level_of_caller
+from ssdml.utils.validation import UNLABELED, check_count, warn
 
 SCHEMA = 1
 WAY_OUT = "Recreate the split from its seed."
@@ -261,18 +260,16 @@ def _warn_of_small_classes(dataset: Dataset, sizes: list[tuple[int, int]], budge
     if budget.draw != "class":
         n_rows = sum(size for _, size in sizes)
         if n_rows < budget.n_labels:
-            warnings.warn(
+            warn(
                 f"label_scarce_split: {dataset.name!r} should have {budget.n_labels} training rows "
-                f"for {budget.amount}; got {n_rows}. All are labeled.",
-                stacklevel=level_of_caller(),
+                f"for {budget.amount}; got {n_rows}. All are labeled."
             )
         return
     wanted = budget.n_labels
     small = [f"{dataset.class_names[c]!r} ({size})" for c, size in sizes if size < wanted]
     if small:
         shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-        warnings.warn(
+        warn(
             f"label_scarce_split: every class should have labels_per_class={wanted} training rows; "
-            f"got fewer in {shown}. All of their rows are labeled.",
-            stacklevel=level_of_caller(),
+            f"got fewer in {shown}. All of their rows are labeled."
         )

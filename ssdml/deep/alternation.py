@@ -7,7 +7,6 @@ confident predictions on weakly augmented samples.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,7 +33,7 @@ from ssdml.utils.labels import confidences
 from ssdml.utils.linalg import nearest_orthonormal
 from ssdml.utils.torch_tools import counting, normalizing_by_batch, to_device
 from ssdml.utils.typing import Array, Indices, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
@@ -110,11 +109,10 @@ class AlternationTrainer(PartitionTrainer):
         triplets = self._mine(State(features, self.labels, graph, distributions), rng)
         entry["n_triplets"] = len(triplets.anchor)
         if not len(triplets.anchor):
-            warnings.warn(
+            warn(
                 f"{type(estimator).__name__}: found no triplets of two samples of one class and "
                 "one of another. Labels of two classes must reach the graph.",
                 RuntimeWarning,
-                stacklevel=level_of_caller(),
             )
         fixed = not (estimator.metric_steps and estimator.orthogonal)
         if fixed or not len(triplets.anchor):

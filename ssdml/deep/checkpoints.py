@@ -10,7 +10,6 @@ import errno
 import hashlib
 import json
 import re
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -28,7 +27,7 @@ from ssdml.utils.files import check_regular
 from ssdml.utils.persistence import default_mode
 from ssdml.utils.torch_tools import as_bytes
 from ssdml.utils.typing import Ints
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 SCHEMA = 2
 KEPT = 2
@@ -104,11 +103,10 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
         try:
             header, tensors = _read(file)
         except (ValueError, OSError) as error:
-            warnings.warn(
+            warn(
                 f"{who}: {file} is damaged ({error}); resuming from the checkpoint before it, or "
                 "from the start.",
                 RuntimeWarning,
-                stacklevel=level_of_caller(),
             )
             continue
         _check_config(header["config"], config, file, who)

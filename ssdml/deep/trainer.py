@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -49,7 +48,7 @@ from ssdml.utils.torch_tools import (
     whole_state,
 )
 from ssdml.utils.typing import Array, Indices, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 if TYPE_CHECKING:
     from ssdml.losses.base import Loss
@@ -289,20 +288,15 @@ class PartitionTrainer(ABC):
                 f"partition {number + 1}. {self._lower_rate}"
             )
         if zero > ZERO_SHARE:
-            warnings.warn(
+            warn(
                 f"the backbone's features are all zero for {zero:.0%} of the samples after "
                 f"partition {number + 1}: they share one point of the embedding. "
                 f"{self._lower_rate}",
                 RuntimeWarning,
-                stacklevel=level_of_caller(),
             )
         found = spread(unit_rows(embedded))
         if sign := constant_embedding(found, self.estimator.learning_rate):
-            warnings.warn(
-                f"after partition {number + 1}, {sign}",
-                RuntimeWarning,
-                stacklevel=level_of_caller(),
-            )
+            warn(f"after partition {number + 1}, {sign}", RuntimeWarning)
         return found
 
     def _warn_of_nothing_learned(self) -> None:
@@ -316,7 +310,7 @@ class PartitionTrainer(ABC):
             codes = likeliest(self.embed("embedding", rows) @ unit_rows(proxies).T)
             signs.append(single_prediction(codes, n_classes))
         for sign in filter(None, signs):
-            warnings.warn(sign, RuntimeWarning, stacklevel=level_of_caller())
+            warn(sign, RuntimeWarning)
 
     @property
     def has_settled(self) -> bool:
@@ -337,11 +331,10 @@ class PartitionTrainer(ABC):
             load_whole_state(self.network, self.best)
         changed, tol = self.history[-1].get("changed"), self.estimator.tol
         if tol and changed is not None and not self.has_settled:
-            warnings.warn(
+            warn(
                 f"{changed:.1%} of the samples changed class in the last partition, more than "
                 f"tol={tol}. Raise epochs={self.estimator.epochs} or tol.",
                 ConvergenceWarning,
-                stacklevel=level_of_caller(),
             )
         if self.distributions.shape[1]:  # there are labels
             rng = np.random.default_rng([self.seed, len(self.history) + 1])
@@ -441,12 +434,11 @@ class PartitionTrainer(ABC):
     def resume(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint; warn if training began with other weights."""
         if checkpoint.state["initial weights"] != self.initial_weights:
-            warnings.warn(
+            warn(
                 "the initial weights of the backbone or of losses differ from those of the run in "
                 "checkpoint_dir; continuing with the weights of the checkpoint. Use another "
                 "checkpoint_dir to start from the new ones.",
                 RuntimeWarning,
-                stacklevel=level_of_caller(),
             )
         if triplets := checkpoint.part("triplets"):
             self.triplets = Triplets(**{name: part.numpy() for name, part in triplets.items()})

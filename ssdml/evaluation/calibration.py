@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from ssdml.utils.validation import (
     as_array,
     check_count,
     check_rows,
-    level_of_caller,
+    warn,
     without_container,
 )
 
@@ -113,10 +112,9 @@ def _column_classes(
         return columns
     numbers = np.arange(n_columns)
     if classes is None and found.dtype.kind == "i" and np.isin(found, numbers).all():
-        warnings.warn(
+        warn(
             f"{who}: y has {len(found)} of {n_columns} classes, and its numbers are taken for "
-            "those of the columns. Pass classes=model.classes_.",
-            stacklevel=level_of_caller(),
+            "those of the columns. Pass classes=model.classes_."
         )
         return numbers
     raise ValueError(

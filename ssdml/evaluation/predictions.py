@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from ssdml.evaluation.calibration import Reliability, reliability
 from ssdml.evaluation.scores import few_label_accuracy, nearest_mean
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 
 class Predictions(NamedTuple):
@@ -110,10 +109,9 @@ def predict_classes(model: Any, X: Array, Z: Array, few: Array, y_few: Ints) -> 
         try:
             return Predictions(predicted, _confidences(model, X, predicted), by_predict=True)
         except Exception as failure:
-            warnings.warn(
+            warn(
                 f"predict_proba of {type(model).__name__} cannot be used ({failure}); the report "
-                "shows no confidence.",
-                stacklevel=level_of_caller(),
+                "shows no confidence."
             )
     return Predictions(predicted, unknown, by_predict=True)
 

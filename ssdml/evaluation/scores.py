@@ -6,7 +6,6 @@ Rows without a label (-1) never count: neither as queries, nor as neighbors, nor
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, as_list, check_rows, check_seed, level_of_caller
+from ssdml.utils.validation import UNLABELED, as_list, check_rows, check_seed, warn
 
 
 def evaluate(
@@ -120,10 +119,9 @@ def evaluate(
     if not {"NMI", "F1"}.issuperset(scores):
         ks = [int(name.removeprefix("R@")) for name in scores if name.startswith("R@")]
         if among is None and np.bincount(codes).max() < 2:
-            warnings.warn(
+            warn(
                 "evaluate: y must have a class with two rows, or retrieval scores are NaN; got "
-                f"{len(codes)} rows of {len(codes)} classes. Label more rows or pass a gallery.",
-                stacklevel=level_of_caller(),
+                f"{len(codes)} rows of {len(codes)} classes. Label more rows or pass a gallery."
             )
         computed |= retrieval_scores(embeddings, codes, ks, gallery=among)
     return {name: computed[name] for name in scores}
@@ -289,11 +287,10 @@ def _searched(
     own = {row.astype(np.float64).tobytes() for row in embeddings}
     among = own.intersection(row.astype(np.float64).tobytes() for row in rows)
     if len(among) == len(embeddings):  # not if rows repeat, as those of few values do by chance
-        warnings.warn(
+        warn(
             "evaluate: gallery must hold other rows than Z, or each is its own nearest neighbor; "
             f"got all {len(embeddings)} rows of Z in it. Leave them out of the gallery; to compare "
-            "each row with the others of Z, omit it.",
-            stacklevel=level_of_caller(),
+            "each row with the others of Z, omit it."
         )
     check_same_kind(classes, others, "evaluate", ("y", "gallery[1]"))
     return rows, _codes_among(classes, others, "evaluate", ("y", "gallery[1]"))[codes]
@@ -306,9 +303,8 @@ def _codes_among(
     numbers = {label: code for code, label in enumerate(classes.tolist())}
     codes = np.array([numbers.get(label, UNLABELED) for label in others.tolist()])
     if (codes == UNLABELED).all():
-        warnings.warn(
+        warn(
             f"{who}: {names[0]} and {names[1]} must share a class; got {classes.tolist()[:3]} and "
-            f"{others.tolist()[:3]}. Write the labels of both alike.",
-            stacklevel=level_of_caller(),
+            f"{others.tolist()[:3]}. Write the labels of both alike."
         )
     return codes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.known.layouts import LAYOUTS
 from ssdml.utils.linalg import covariance, product, top_eigenvectors, unit_rows
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import choose, level_of_caller
+from ssdml.utils.validation import choose, warn
 
 N_COMPONENTS = 64
 DIFFERENT = 10  # largest standard deviation of a column, relative to their median
@@ -101,10 +100,9 @@ def warn_of_scales(dataset: Dataset) -> None:
     deviations = X.std(axis=0, dtype=np.float64)
     differ = deviations.max() > DIFFERENT * np.median(deviations)
     if differ and len(linear_forms(X, few=False)) > 1:
-        warnings.warn(
+        warn(
             f"compare: columns of {dataset.name} have different scales, which SSDML equalizes, but "
-            'most other methods do not. Pass features="standardized" (--form standardized).',
-            stacklevel=level_of_caller(),
+            'most other methods do not. Pass features="standardized" (--form standardized).'
         )
 
 

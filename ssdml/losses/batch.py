@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import torch
 
 from ssdml.graphs.triplets import Triplets
 from ssdml.utils.torch_tools import HALVES, check_float_matrix, check_integers
-from ssdml.utils.validation import UNLABELED, check_tensor, level_of_caller, warn_of_wrapped
+from ssdml.utils.validation import UNLABELED, check_tensor, warn, warn_of_wrapped
 
 NEEDS, SAMPLER = "a labeled row", "class_batches"  # of most losses
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
@@ -221,10 +220,9 @@ def warn_of_zero(
     who: str, n_rows: int, found: str, *, needs: str = NEEDS, sampler: str = SAMPLER
 ) -> None:
     """Warn, at the line that called the loss or its sum, of a batch with nothing to compare."""
-    warnings.warn(
+    warn(
         f"{who}: the batch must have {needs}; got {n_rows} rows, {found}. The loss is 0. "
-        f"ssdml.networks.sampling.{sampler} draws rows by class.",
-        stacklevel=level_of_caller(),
+        f"ssdml.networks.sampling.{sampler} draws rows by class."
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch, check_flag, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import unit_rows
-from ssdml.utils.validation import check_count, check_number, check_rate, choose, level_of_caller
+from ssdml.utils.validation import check_count, check_number, check_rate, choose, warn
 
 
 class NormalizeScale(nn.Module):
@@ -144,10 +143,9 @@ class _Centers(Loss):
         self.learning_rate = learning_rate
         self.centers = nn.Parameter(unit_rows(torch.randn(num_classes, embedding_size)))
         if num_classes == 1:
-            warnings.warn(
+            warn(
                 f"{who}: num_classes must be at least 2 for a gradient; got 1. Label rows of "
-                "another class.",
-                stacklevel=level_of_caller(),
+                "another class."
             )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import torch
 from torch import nn
@@ -15,7 +14,7 @@ from ssdml.losses.base import Loss
 from ssdml.losses.batch import Batch, check_flag, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import inverse_lengths, unit_rows
-from ssdml.utils.validation import check_count, check_number, check_rate, level_of_caller
+from ssdml.utils.validation import check_count, check_number, check_rate, warn
 
 BLOCK = 2**22  # entries of a block of logits
 LEAST_LOG = math.log(1e-20)  # of a probability, as in the paper's code
@@ -204,19 +203,17 @@ class ProxyGMLLoss(Loss):
         # In this order, in which the paper's code multiplies.
         k = min(math.ceil(self.ratio * self.num_classes * self.n_proxies), count)
         if self.num_classes == 1:
-            warnings.warn(
+            warn(
                 "ProxyGMLLoss: num_classes must be at least 2 for a gradient; got 1. Label rows of "
-                "another class.",
-                stacklevel=level_of_caller(),
+                "another class."
             )
         elif self.positive_mask and self.mask_softmax and k <= self.n_proxies:
             least = self.n_proxies + 1
             enough = _rounded_up(min(1.0, max(60, least) / count))
-            warnings.warn(
+            warn(
                 f"ProxyGMLLoss: ratio must connect a row to more than n_proxies={self.n_proxies} "
                 f"proxies, those of its own class; got ratio={self.ratio} of {count} proxies, "
-                f"k={k}. Uses k={least}; pass ratio={enough:g}.",
-                stacklevel=level_of_caller(),
+                f"k={k}. Uses k={least}; pass ratio={enough:g}."
             )
             k = least
         return k

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,7 +40,7 @@ from ssdml.utils.linalg import covariance, product, random_orthonormal
 from ssdml.utils.parallel import Threads, count_threads, threads
 from ssdml.utils.progress import Stages
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 if TYPE_CHECKING:
     from ssdml.metric.estimator import SSDML
@@ -158,11 +157,10 @@ def learn_by_partitions(
             triplets = mined.among(rows)
     stayed = n_components < d and not any(part.get("n_iter", 1) for part in history)
     if stayed and 0 < (distance := spread(state.X)) < SHORT:
-        warnings.warn(
+        warn(
             "SSDML: X must have rows of about unit length with partition_size; the metric stayed "
             f"at its random start, as distances of {distance:.2g} hardly change the objective. "
-            "Pass Normalizer().fit_transform(X), or scale X up.",
-            stacklevel=level_of_caller(),
+            "Pass Normalizer().fit_transform(X), or scale X up."
         )
     return state, feature_map, {"triplets": triplets, "history": tuple(history)}
 

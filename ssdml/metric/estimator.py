@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -38,7 +37,7 @@ from ssdml.utils.labels import index_of
 from ssdml.utils.linalg import graph_rows
 from ssdml.utils.progress import CallbackSupportMixin, Stages, with_callbacks
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 
 @dataclass(eq=False, repr=False)
@@ -350,10 +349,9 @@ class SSDML(RelabelingMixin, NoveltyMixin, CallbackSupportMixin, BaseEstimator):
             X, labels = self._training_rows(X, y, "Label some rows.")
             fewest = len(X)
             if (X[-1] == X[0]).all() and (X == X[0]).all():  # compare all only if the last equals
-                warnings.warn(
+                warn(
                     f"{name}: X must have rows that differ; got {len(X)} equal ones. Check how X "
-                    "was made.",
-                    stacklevel=level_of_caller(),
+                    "was made."
                 )
         if self.mining == "neighborhood" and min(self.n_neighbors, fewest - 1) < 2:
             raise ValueError(

@@ -8,7 +8,6 @@ the classes, the triplets with the rows at their ends, and the reference rows, a
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,7 +48,7 @@ from ssdml.utils.scatter import (
     pooled_scatter,
 )
 from ssdml.utils.typing import Array, Floats, Indices, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 if TYPE_CHECKING:
     from ssdml.metric.estimator import SSDML
@@ -242,11 +241,10 @@ def _stack_rows(rows: Sequence[Array], numbers: Indices, labels: Ints) -> Labele
 def _warn_many_labels(n_labeled: int, parts: Sequence[tuple[list[int], Share]], who: str) -> None:
     largest = max(share.stop - share.start for _, share in parts)
     if len(parts) > 1 and n_labeled > largest:
-        warnings.warn(
+        warn(
             f"{who}: labeled rows must be fewer than the rows of a partition, because every "
             f"partition receives them all; got {n_labeled} for {largest}. Set some labels to -1, "
-            "or use X.rechunk for larger chunks.",
-            stacklevel=level_of_caller(),
+            "or use X.rechunk for larger chunks."
         )
 
 

@@ -22,7 +22,7 @@ from ssdml.metric.selection import (
 from ssdml.utils.dask_arrays import is_dask
 from ssdml.utils.linalg import best_factor, covariance
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, as_list, check_count, choose, level_of_caller
+from ssdml.utils.validation import UNLABELED, as_list, check_count, choose, warn
 
 SUGGESTED = ("n_neighbors", "n_components")
 N_NEIGHBORS = (10, 5, 7, 15)  # the default first: it wins a tie
@@ -138,10 +138,9 @@ def suggest_parameters(
     X, labels = X[rows], labels[rows]
     graphs = _try_graphs(estimator, X, labels, kept, rng)
     if np.isnan(graphs[0].held_out):
-        warnings.warn(
+        warn(
             "suggest_parameters: y must label two rows of a class to hold one out; got one per "
-            "class. n_neighbors stays as it is.",
-            stacklevel=level_of_caller(),
+            "class. n_neighbors stays as it is."
         )
         chosen = clone(estimator)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Protocol
@@ -22,7 +21,7 @@ from ssdml.utils.validation import (
     check_table,
     check_tensor,
     is_table,
-    level_of_caller,
+    warn,
     without_container,
 )
 
@@ -86,10 +85,9 @@ class LoadedSamples:
         first, again = (self._as_tensor(self._entry(0), 0) for _ in range(2))
         self.shape = tuple(first.shape)
         if not torch.equal(first, again):
-            warnings.warn(
+            warn(
                 "dataset must return the same sample at each read; got two versions of sample 0. "
-                "Leave out random transforms: augment makes views.",
-                stacklevel=level_of_caller(),
+                "Leave out random transforms: augment makes views."
             )
 
     def __len__(self) -> int:
@@ -369,10 +367,9 @@ def warn_of_scale(samples: Samples, scale: torch.Tensor, who: str) -> None:
     spread = drawn.std((0, *range(2, drawn.ndim)), correction=0)
     ratio = float((spread / scale.cpu().double().flatten()).square().mean().sqrt())
     if ratio and not 0.1 < ratio < 10:
-        warnings.warn(
+        warn(
             f"{who}: samples must have the scale of the fitted ones; got {ratio:.2g} times their "
-            "standard deviation. Pass pixels as bytes, or as numbers from 0 to 1.",
-            stacklevel=level_of_caller(),
+            "standard deviation. Pass pixels as bytes, or as numbers from 0 to 1."
         )
 
 

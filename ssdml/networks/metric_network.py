@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -31,7 +30,7 @@ from ssdml.utils.torch_tools import (
     load_whole_state,
     whole_state,
 )
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 TEMPERATURE = 0.1  # of the class proxies
 COMPILED = "_orig_mod."  # in names of weights, by torch.compile
@@ -148,11 +147,10 @@ def new_network(
             )
         check_state(backbone, "backbone")
         if has_channels_last(samples.shape):
-            warnings.warn(
+            warn(
                 "samples must have their channels first; got shape "
                 f"{samples.shape}, which looks as if they were last. Transpose the samples or "
-                "pass bytes.",
-                stacklevel=level_of_caller(),
+                "pass bytes."
             )
         module = Standardized(_copied(backbone), *mean_and_scale(samples, seed)).to(device)
         _check_running_statistics(module)

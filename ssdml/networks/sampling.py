@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 
 from ssdml.utils.labels import check_weights, encode_labels
 from ssdml.utils.typing import Array, Indices
-from ssdml.utils.validation import UNLABELED, as_generator, check_count, level_of_caller
+from ssdml.utils.validation import UNLABELED, as_generator, check_count, warn
 
 
 def partitions(
@@ -300,10 +299,9 @@ def whole_class_batches(classes: Any, count: int, rng: Any, *, size: int = 100) 
     check_count(size, "size", "whole_class_batches")
     groups = _groups("whole_class_batches", classes, None, count=count).rows
     if len(groups) == 1:
-        warnings.warn(
+        warn(
             "whole_class_batches: classes must hold two classes, or no batch can compare them; got "
-            "one. Label rows of another class.",
-            stacklevel=level_of_caller(),
+            "one. Label rows of another class."
         )
     n_rows, rng = sum(map(len, groups)), as_generator(rng, "rng", "whole_class_batches")
     if size > n_rows:
@@ -407,10 +405,9 @@ def _groups(
             f"{weighted}. Label more rows or propagate the labels."
         )
     if len(groups) < n_classes:
-        warnings.warn(
+        warn(
             f"{who}: n_classes must be at most {len(groups)}, the classes with {enough}; got "
-            f"{n_classes}. Draws all classes each time; pass n_classes={len(groups)}.",
-            stacklevel=level_of_caller(),
+            f"{n_classes}. Draws all classes each time; pass n_classes={len(groups)}."
         )
     return _Groups(groups, None if weights is None else _scaled(weights, order, starts))
 

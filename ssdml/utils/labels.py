@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -19,7 +18,7 @@ from ssdml.utils.validation import (
     UNLABELED,
     as_array,
     check_labeled,
-    level_of_caller,
+    warn,
     warn_of_wrapped,
     whole_labels,
     without_tensor,
@@ -248,11 +247,10 @@ def warn_of_order(
     known = set(rows.tolist())
     if len(known) == len(rows) == len(labels) and known == set(labels.tolist()):
         given, own = names
-        warnings.warn(
+        warn(
             f"{who}: {own} must be in the order of {given}; got the index of {given} in another "
             f"order, which is not read. Pass {own}.loc[{given}.index]; if the rows belong "
-            f"together, {own}.to_numpy().",
-            stacklevel=level_of_caller(),
+            f"together, {own}.to_numpy()."
         )
 
 
@@ -270,9 +268,8 @@ def warn_of_labels_in(X: Array, labels: Ints, who: str, names: Any = None) -> No
         columns = columns[(X[rows, columns] == labels[rows, None]).all(axis=0)]
     if len(columns):
         name = columns[0] if names is None else repr(names[columns[0]])
-        warnings.warn(
-            f"{who}: X must not hold the labels; column {name} equals y in all rows. Leave it out.",
-            stacklevel=level_of_caller(),
+        warn(
+            f"{who}: X must not hold the labels; column {name} equals y in all rows. Leave it out."
         )
 
 
@@ -450,11 +447,10 @@ def _raveled(column: Array, who: str) -> Array:
     from sklearn.exceptions import DataConversionWarning
 
     if column.ndim == 2:
-        warnings.warn(
+        warn(
             f"A column-vector y was passed when a 1d array was expected by {who}. Pass "
             "numpy.ravel(y).",
             DataConversionWarning,
-            stacklevel=level_of_caller(),
         )
     return column.ravel()
 
@@ -504,11 +500,10 @@ def read_labels(
     labels = whole_labels(column, n_samples, who)
     marks = [] if names is not None else [mark for mark in OTHER_MARKS if mark in labels]
     if marks:
-        warnings.warn(
+        warn(
             f"{who}: y must mark unlabeled rows by {UNLABELED}; got {marks[0]}, which counts as a "
             f"class. If it is a mark, too, pass np.where(y == {marks[0]}, {UNLABELED}, y); if "
-            f"classes are negative numbers, shift them, since {UNLABELED} is none.",
-            stacklevel=level_of_caller(),
+            f"classes are negative numbers, shift them, since {UNLABELED} is none."
         )
     if way_out is not None:
         check_labeled(labels, who, way_out)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ from scipy.linalg import polar, qr
 
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Floats
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 SHORT = 1e-18  # squares of shorter rows lose precision in float32
 BLOCK_ENTRIES = 2**20  # of a tall matrix, converted to float64 at a time: 8 MB
@@ -245,11 +244,10 @@ def warn_of_far_row(
     row = int(squares.argmax())
     if squares[row] > MOST_OF_ONE * total:
         column = int(np.abs(X[row] - np.median(X, axis=0)).argmax())
-        warnings.warn(
+        warn(
             f"{who}: {name} must not have a row far from all others; row {row}, with "
             f"{X[row, column]:g} in column {column}, holds {squares[row] / total:.1%} of the "
-            "variance. Correct it, drop the row, or pass logarithms.",
-            stacklevel=level_of_caller(),
+            "variance. Correct it, drop the row, or pass logarithms."
         )
 
 
@@ -295,11 +293,10 @@ def warn_of_absent_marks(X: npt.NDArray[Any], who: str, names: Any = None) -> No
         column, (mark, _) = next(iter(cells.items()))
         named = repr(str(names[column])) if names is not None else column
         others = ", ..." * (len(cells) > 1)
-        warnings.warn(
+        warn(
             f"{who}: X must not mark missing values by numbers; got {mark:g}, far from other "
             f"values (in all, {total} such cells, in columns {named}{others}). If it means a "
-            f"missing value, impute it: SimpleImputer(missing_values={mark:g}).",
-            stacklevel=level_of_caller(),
+            f"missing value, impute it: SimpleImputer(missing_values={mark:g})."
         )
 
 

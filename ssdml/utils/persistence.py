@@ -13,7 +13,6 @@ import errno
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,7 +30,7 @@ from ssdml.utils.files import (
     read_regular,
 )
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 SCHEMA = 3
 CHECKSUM_BYTES = 32  # of SHA-256
@@ -123,11 +122,7 @@ def kept_array(path: Path) -> Array | None:
             file.seek(CHECKSUM_BYTES)
             array: Array = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, ValueError) as error:
-        warnings.warn(
-            f"{path} is damaged ({error}) and will be computed again.",
-            RuntimeWarning,
-            stacklevel=level_of_caller(),
-        )
+        warn(f"{path} is damaged ({error}) and will be computed again.", RuntimeWarning)
         return None
     return array
 
@@ -287,10 +282,9 @@ def load_state(folder: str | Path, name: str) -> tuple[dict[str, Any], dict[str,
         path = _present(folder / _arrays_of(config), name)
         check_regular(path)
         if schema == 1 and "sha256" not in config:
-            warnings.warn(
+            warn(
                 f"{name}.load: {folder}{_writer(config)} has no checksum, and damage may go "
-                "unnoticed. Save it again.",
-                stacklevel=level_of_caller(),
+                "unnoticed. Save it again."
             )
         else:
             check_signed(text, config["sha256"], path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -20,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
 from ssdml.utils.parallel import SharedSetting
-from ssdml.utils.validation import check_tensor, level_of_caller
+from ssdml.utils.validation import check_tensor, warn
 
 HALVES = (torch.float16, torch.bfloat16)
 NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
@@ -168,10 +167,9 @@ def trains_in_bfloat16(mixed_precision: bool | str, device: str) -> bool:
     if mixed_precision == "auto":
         return has_bfloat16(device)
     if mixed_precision and device.startswith("cuda") and not has_bfloat16(device):
-        warnings.warn(
+        warn(
             "mixed_precision must be False or 'auto' on a GPU without bfloat16, where steps are "
-            f"slow and layers may fail; got True on {device!r}. Pass mixed_precision='auto'.",
-            stacklevel=level_of_caller(),
+            f"slow and layers may fail; got True on {device!r}. Pass mixed_precision='auto'."
         )
     return bool(mixed_precision)
 

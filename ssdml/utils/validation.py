@@ -433,27 +433,20 @@ def has_wrapped(values: npt.NDArray[Any]) -> bool:
     return bool(len(distinct) > 1 and distinct[-1] == largest and distinct[-2] < largest - 1)
 
 
-def level_of_caller() -> int:
-    """Return the stacklevel for warnings of a function to name the line that called ssdml.
-
-    Examples
-    --------
-    >>> eval("level()", {"level": level_of_caller})  # a line elsewhere calls it
-    1
-    """
-    frame, level = inspect.currentframe(), 0
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of the line that called ssdml, through the libraries on the way."""
+    frame, level = inspect.currentframe(), 1  # level 1 is this function
     while frame is not None and frame.f_globals.get("__name__", "").startswith(PASSED):
         frame, level = frame.f_back, level + 1
-    return level
+    warnings.warn(message, category, stacklevel=level)
 
 
 def warn_of_wrapped(values: npt.NDArray[Any], who: str, name: str) -> None:
     """Warn if unsigned labels hold what -1 becomes in their type."""
     if has_wrapped(values):
-        warnings.warn(
+        warn(
             f"{who}: {name} must be signed for -1 to mark unlabeled rows; got {values.max()} in "
             f"{values.dtype}, which -1 becomes there. Pass signed integers.",
-            stacklevel=level_of_caller(),
         )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 NAMED = 6  # of many names
 
@@ -57,7 +56,7 @@ class Summary:
     def warn(self) -> None:
         """Issue a warning for each doubt."""
         for doubt in self.doubts:
-            warnings.warn(f"{self.title}: {doubt}", ReadingWarning, stacklevel=level_of_caller())
+            warn(f"{self.title}: {doubt}", ReadingWarning)
 
 
 def counted(n: int, singular: str, plural: str = "") -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import warnings
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -19,7 +18,7 @@ from ssdml.metric.estimator import SSDML
 from ssdml.utils.labels import is_unlabeled
 from ssdml.utils.persistence import CONFIG
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 MOST_KEPT = 5  # models
 MOST_LABELS = 2.0  # relative to those of the fit; beyond, a fit pays
@@ -75,11 +74,7 @@ def kept_model(model: SSDML, X: Array, y: Any) -> EarlierFit | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
-        warnings.warn(
-            f"{folder} is damaged; the model is fitted again.",
-            RuntimeWarning,
-            stacklevel=level_of_caller(),
-        )
+        warn(f"{folder} is damaged; the model is fitted again.", RuntimeWarning)
         return None
     rows = kept.labeled_rows_
     labeled = np.flatnonzero(~is_unlabeled(y))

@@ -17,7 +17,7 @@ from ssdml.experiments.methods.base import Compared, Factory, embed
 from ssdml.experiments.methods.estimators import EstimatorWrapper
 from ssdml.model_selection.split import SemiSupervisedSplit
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 Settings = list[dict[str, Any]]
 
@@ -131,10 +131,9 @@ class Tuned(EstimatorWrapper):
     def _accuracies(self, X: Array, labels: Array) -> Array:
         largest = np.unique(labels[labels != UNLABELED], return_counts=True)[1].max(initial=0)
         if largest < 2:
-            warnings.warn(
+            warn(
                 f"Tuned: y must label two samples of a class to choose a setting; got {largest}. "
-                f"The first setting is used: {self.settings[0]}.",
-                stacklevel=level_of_caller(),
+                f"The first setting is used: {self.settings[0]}."
             )
             return np.empty(0)
         split = SemiSupervisedSplit(min(FOLDS, largest), random_state=self.random_state)

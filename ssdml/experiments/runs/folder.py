@@ -12,7 +12,6 @@ import os
 import platform
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ from ssdml.experiments.runs.results import (
 )
 from ssdml.utils.files import parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 RUNS, SPLITS = "runs", "splits"
 REQUESTED = "requested"  # titles of the runs of each call, for the status
@@ -212,10 +211,9 @@ def _refuse_other_data(results: Path, rows: list[Row], run: Run) -> None:
 def _warn_of_other_versions(results: Path, rows: list[Row]) -> None:
     others = {row["versions"].get("ssdml", "unknown") for row in rows} - {__version__}
     if others:
-        warnings.warn(
+        warn(
             f"{results}: holds runs of ssdml {', '.join(sorted(others))}, and this is "
-            f"{__version__}; they are kept. Use another folder to repeat them.",
-            stacklevel=level_of_caller(),
+            f"{__version__}; they are kept. Use another folder to repeat them."
         )
 
 

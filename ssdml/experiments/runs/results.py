@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -13,7 +12,7 @@ from typing import Any, NotRequired, TypedDict
 from ssdml.datasets.budgets import Budget
 from ssdml.utils.files import parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
-from ssdml.utils.validation import level_of_caller
+from ssdml.utils.validation import warn
 
 RESULTS = "results.jsonl"
 RESUME = "Finished runs are kept: free some space and repeat the command with --resume."
@@ -86,10 +85,9 @@ def read_rows(path: Path) -> list[Row]:
         raise FileNotFoundError(f"{path}: there is no such file; `ssdml compare` writes it.")
     *lines, rest = read_regular(path).split(b"\n")
     if rest:
-        warnings.warn(
+        warn(
             f"{path}: the last line is incomplete, and its run is skipped; repeat the comparison "
-            "with --resume to do it again.",
-            stacklevel=level_of_caller(),
+            "with --resume to do it again."
         )
     return [parse_row(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -15,7 +14,7 @@ from ssdml._version import __version__
 from ssdml.utils.labels import check_order, check_same_kind, check_weights, read_labels
 from ssdml.utils.linalg import total_variance
 from ssdml.utils.typing import Array, Floats, Ints
-from ssdml.utils.validation import UNLABELED, level_of_caller
+from ssdml.utils.validation import UNLABELED, warn
 
 VERSION = "_ssdml_version"  # in pickles
 ROUNDED = 1e-3  # of the spread: 1% of the five nearest neighbors differ
@@ -48,10 +47,9 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if (version := state.get(VERSION, "of another version")) != __version__:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: pickled by ssdml {version}, and this is {__version__}; "
-                "results may be wrong. Fit again, or keep models by save() and load().",
-                stacklevel=level_of_caller(),
+                "results may be wrong. Fit again, or keep models by save() and load()."
             )
         self.__dict__.update(state)
         self.__dict__.pop(VERSION, None)
@@ -102,11 +100,10 @@ class EmbeddingMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         predicted = predicted[known]
         check_same_kind(truth, predicted, who, ("y", "the labels of the fit"))
         if not np.isin(truth, self.classes_).any():
-            warnings.warn(
+            warn(
                 f"{who}: y must hold a class of the fit, {self.classes_.tolist()[:3]}; got "
                 f"{np.unique(truth).tolist()[:3]}. The accuracy is 0. If rows are sorted by class, "
-                "shuffle them before they are split.",
-                stacklevel=level_of_caller(),
+                "shuffle them before they are split."
             )
         right = predicted == truth
         return float(np.average(right, weights=weights))
@@ -156,11 +153,10 @@ def _check_single(rows: Array, who: str) -> None:
     center = np.linalg.norm(rows.mean(axis=0, dtype=np.float64))
     spread = np.sqrt(total_variance(rows))
     if np.finfo(np.float32).eps * center > ROUNDED * spread > 0:
-        warnings.warn(
+        warn(
             f"{who}: X must lie near 0, or neighbors in float32 differ from those in float64; got "
             f"an embedding with a mean of length {center:.2g} and a spread of {spread:.2g}. "
-            "Subtract the mean of X before fit.",
-            stacklevel=level_of_caller(),
+            "Subtract the mean of X before fit."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -24,7 +23,7 @@ from ssdml.metric.state import Learned
 from ssdml.utils.labels import in_precision, index_of
 from ssdml.utils.persistence import restoring
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED, check_finite, level_of_caller
+from ssdml.utils.validation import UNLABELED, check_finite, warn
 
 GRAPHS = ("form_", "nearer_", "held_out_")  # beginnings of the names of saved arrays
 
@@ -63,15 +62,11 @@ class KeptFit(LearnedMetric):
     def _keep(self, X: Array, labels: Ints, learned: Learned) -> None:
         """Set the fitted attributes."""
         if learned.fallback_reason:
-            warnings.warn(
-                f"{type(self).__name__}: returns the input instead: {learned.fallback_reason}",
-                stacklevel=level_of_caller(),
-            )
+            warn(f"{type(self).__name__}: returns the input instead: {learned.fallback_reason}")
         elif learned.history and not any(r.get("n_triplets", 1) for r in learned.history):
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: found no triplets of two samples of one class and one of "
-                "another, so only class probabilities and features were combined. Add samples.",
-                stacklevel=level_of_caller(),
+                "another, so only class probabilities and features were combined. Add samples."
             )
         self.classifier_ = learned.classifier
         self.representation_ = None
