@@ -11,7 +11,13 @@ import torch
 
 from ssdml.graphs.triplets import Triplets
 from ssdml.utils.torch_tools import HALVES, check_float_matrix, check_integers
-from ssdml.utils.validation import UNLABELED, check_tensor, warn, warn_of_wrapped
+from ssdml.utils.validation import (
+    UNLABELED,
+    check_number,
+    check_tensor,
+    warn,
+    warn_of_wrapped,
+)
 
 NEEDS, SAMPLER = "a labeled row", "class_batches"  # of most losses
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
@@ -258,6 +264,12 @@ def check_flag(value: Any, name: str, who: str) -> None:
     """Raise unless ``value`` is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{who}: {name} must be True or False; got {value!r}.")
+
+
+def check_rate(value: Any, who: str) -> None:
+    """Raise unless ``value`` is a learning rate or None."""
+    if value is not None:
+        check_number(value, "learning_rate", who, least=0)
 
 
 def _check_alike(reference: Any, rows: torch.Tensor, who: str) -> None:

@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn import functional
 
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, check_flag, class_labels, promoted
+from ssdml.losses.batch import Batch, check_flag, check_rate, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import unit_rows
-from ssdml.utils.validation import check_count, check_number, check_rate, choose, warn
+from ssdml.utils.validation import check_count, check_number, choose, warn
 
 
 class NormalizeScale(nn.Module):

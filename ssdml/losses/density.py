@@ -14,12 +14,13 @@ from ssdml.losses.batch import (
     as_tensor,
     as_weights,
     check_flag,
+    check_rate,
     class_labels,
     promoted,
 )
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import check_integers, take_rows, unit_rows
-from ssdml.utils.validation import UNLABELED, check_count, check_number, check_rate
+from ssdml.utils.validation import UNLABELED, check_count, check_number
 
 LEAST_DENSITY = 1e-6  # for classes of equal rows
 

@@ -11,10 +11,10 @@ from torch.utils.checkpoint import checkpoint
 
 from ssdml.graphs.proxies import proxy_subgraph, reverse_label_propagation
 from ssdml.losses.base import Loss
-from ssdml.losses.batch import Batch, check_flag, class_labels, promoted
+from ssdml.losses.batch import Batch, check_flag, check_rate, class_labels, promoted
 from ssdml.losses.pairs import weighted_mean
 from ssdml.utils.torch_tools import inverse_lengths, unit_rows
-from ssdml.utils.validation import check_count, check_number, check_rate, warn
+from ssdml.utils.validation import check_count, check_number, warn
 
 BLOCK = 2**22  # entries of a block of logits
 LEAST_LOG = math.log(1e-20)  # of a probability, as in the paper's code

@@ -66,14 +66,22 @@ def check_table(X: Any, who: str, name: str = "X") -> npt.NDArray[Any]:
         table = cells.to_numpy(np.float64, na_value=np.nan)
     if table.dtype.kind in "SUT":
         table = table.astype(np.float64)
-    if table.ndim != 2:
-        raise ValueError(
-            f"{who}: {name} must have two dimensions (rows are samples); got shape {table.shape}. "
-            f"Use {name}.reshape(-1, 1) for one feature, {name}.reshape(1, -1) for one sample."
-        )
+    check_dimensions(table, who, name)
     if 0 in table.shape:
         raise ValueError(f"{who}: {name} must not be empty; got shape {table.shape}.")
     return table
+
+
+def check_dimensions(X: Any, who: str, name: str = "X") -> None:
+    """Raise unless X is a matrix; arrays of pyarrow have no shape."""
+    shape = getattr(X, "shape", None) or np.shape(X)
+    sizes = f"(len({name}), -1)" if len(shape) > 2 else "(-1, 1)"
+    if len(shape) != 2:
+        raise ValueError(
+            f"{who}: {name} must have two dimensions (rows are samples); got shape {shape}. "
+            f"Reshape your data: numpy.reshape({name}, {sizes})"
+            f"{'.' if len(shape) > 2 else ' for one feature, (1, -1) for one sample.'}"
+        )
 
 
 def check_cells(X: Any, who: str, name: str = "X") -> Any:
@@ -138,9 +146,8 @@ def as_array(X: Any, who: str, name: str) -> npt.NDArray[Any]:
         return table.astype(np.float32) if is_short else table
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
         if isinstance(X, Sequence):
-            way_out = "Pad or drop others."
             raise ValueError(
-                f"{who}: {name} must have rows of one length; {error} {way_out}"
+                f"{who}: {name} must have rows of one length; {error} Pad or drop others."
             ) from error
         raise TypeError(
             f"{who}: {name} must be an array in main memory; got {type(X).__name__}. "
@@ -488,9 +495,7 @@ def _first_no_integer(y: Any) -> str:
     wrong = (
         row
         for row, entry in enumerate(entries)
-        if isinstance(entry, bool)
-        or not isinstance(entry, Real)
-        or (isinstance(entry, float) and not entry.is_integer())
+        if isinstance(entry, bool) or not isinstance(entry, Real) or entry % 1 != 0
     )
     row = next(wrong, 0)
     return f"{entries[row]!r} in row {row}"
@@ -561,12 +566,6 @@ def as_list(values: Any, name: str, who: str, what: str) -> list[Any]:
             f"{'a list' if values is None or isinstance(values, Mapping) else [values]}."
         )
     return list(values)
-
-
-def check_rate(value: Any, who: str) -> None:
-    """Raise unless ``value`` is a learning rate or None."""
-    if value is not None:
-        check_number(value, "learning_rate", who, least=0)
 
 
 def check_seed(random_state: Any, who: str) -> None:

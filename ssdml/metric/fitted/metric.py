@@ -28,7 +28,7 @@ from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import check_order, warn_of_labels_in
 from ssdml.utils.linalg import check_spread, warn_of_absent_marks, warn_of_far_row
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import check_cells, check_finite, working_dtype
+from ssdml.utils.validation import check_cells, check_dimensions, check_finite, working_dtype
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,6 +80,7 @@ class LearnedMetric(EmbeddingMixin):
         """Validate rows in memory; their entries may still be NaN or infinite."""
         check_file(X, who)
         X, floats = check_cells(X, who), (np.float64, np.float32)
+        check_dimensions(X, who)
         if X.shape[1:] == (0,) and X.shape[0]:  # scikit-learn checks for the end of the condition
             raise ValueError(
                 f"{who}: X must have a column; got 0 feature(s) (shape={X.shape}) while a minimum "

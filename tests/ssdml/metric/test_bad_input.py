@@ -146,8 +146,12 @@ def test_nonfinite_entry_is_named(X, y, plain, value):
         (np.empty((90, 0)), ValueError, r"X must have a column; got 0 .*\(90, 0\).* Select"),
         (pd.DataFrame(index=range(90)), ValueError, r"X must have a column; got .*\(90, 0\)"),
         (np.ones((1, 4)), ValueError, r"1 sample\(s\) .*minimum of 2 is required by SSDML"),
-        (np.ones(90), ValueError, r"Expected 2D array, got 1D array instead"),
-        (np.ones((90, 2, 2)), ValueError, r"Found array with dim 3.*SSDML"),
+        (
+            np.ones(90),
+            ValueError,
+            r"must have two .* got shape \(90,\)\. .*\(X, \(-1, 1\)\)",
+        ),
+        (np.ones((90, 2, 2)), ValueError, r"got shape \(90, 2, 2\)\. .*\(X, \(len\(X\), -1\)\)\."),
         (
             np.array([["a", "b"]] * 90),
             ValueError,
@@ -171,6 +175,11 @@ def test_nonfinite_entry_is_named(X, y, plain, value):
 def test_invalid_rows_raise(rows, error, message):
     with pytest.raises(error, match=message):
         SSDML().fit(rows, np.zeros(rows.shape[0], dtype=int))
+
+
+def test_a_single_column_of_arrow_raises(y):
+    with pytest.raises(ValueError, match=r"SSDML: X must have two .* got shape \(90,\)"):
+        SSDML().fit(pa.array(np.ones(90)), y)
 
 
 def test_new_rows_of_another_width_raise(X, plain):
