@@ -21,6 +21,7 @@ from ssdml.utils.validation import (
 
 NEEDS, SAMPLER = "a labeled row", "class_batches"  # of most losses
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
+LIGHTEST = 1.2e-38  # weights below lose digits in float32, and become 0 below 1e-45
 
 
 class Batch(NamedTuple):
@@ -213,8 +214,13 @@ def _on_device(value: Any, device: torch.device) -> torch.Tensor:
 
 
 def promoted(tensor: torch.Tensor) -> torch.Tensor:
-    """Convert float16 and bfloat16 to float32."""
-    return tensor.float() if tensor.dtype in HALVES else tensor
+    """Convert float16 and bfloat16 to float32; copy tensors of inference mode outside of it.
+
+    Autograd does not save them.
+    """
+    tensor = tensor.float() if tensor.dtype in HALVES else tensor
+    is_foreign = can_check_values() and tensor.is_inference()
+    return tensor.clone() if is_foreign and not torch.is_inference_mode_enabled() else tensor
 
 
 def can_check_values() -> bool:
@@ -299,7 +305,7 @@ def _as_labels(
     if value is None:
         return None
     check_integers(value, rows.shape[:1], name, who)
-    labels = value.to(rows.device, torch.int64)
+    labels = promoted(value.to(rows.device, torch.int64))
     if can_check_values() and len(labels):
         least, largest = (int(end) for end in labels.aminmax())
         if least < UNLABELED:
@@ -347,7 +353,7 @@ def as_tuples(
                 )
             shape = group[0].shape[:1] or torch.Size([1])
             check_integers(part, shape, "indices_tuple", who)
-    tuples = tuple(part.long() for part in parts)
+    tuples = tuple(promoted(part.long()) for part in parts)
     if can_check_values():
         anchors = (0,) if len(tuples) == 3 else (0, 2)
         for place, part in enumerate(tuples):
@@ -378,22 +384,31 @@ def as_weights(
     if value is None:
         return None
     way_out = f"Pass {count} numbers of at least 0."
-    weights = as_tensor(value, rows.device, "weights", who, way_out).detach().to(rows.dtype)
-    if weights.shape != (count,):
+    given = as_tensor(value, rows.device, "weights", who, way_out).detach()
+    if given.shape != (count,):
         raise ValueError(
             f"{who}: weights must have one entry per {kind}, shape ({count},); "
-            f"got shape {tuple(weights.shape)}. Select those of the batch."
+            f"got shape {tuple(given.shape)}. Select those of the batch."
         )
+    weights = promoted(given.to(rows.dtype))
     if can_check_values() and count:
-        for end in weights.aminmax():  # NaN is in both
-            if not (0 <= end < float("inf")):
-                raise ValueError(
-                    f"{who}: weights must be finite and not negative; got {end.item()}. Pass 0 "
-                    "for rows that shall not count."
-                )
-            if end > HEAVIEST:
-                raise ValueError(
-                    f"{who}: weights must be at most {HEAVIEST:g}; got {end.item():g}. Divide them "
-                    "by their maximum."
-                )
+        _check_weights(given if given.is_floating_point() else weights, who)
     return weights
+
+
+def _check_weights(weights: torch.Tensor, who: str) -> None:
+    """Raise unless weights are finite, at least 0, and neither too large nor all too small."""
+    least, largest = (float(end) for end in weights.aminmax())  # NaN is both
+    for end in (least, largest):
+        if not 0 <= end < math.inf:
+            raise ValueError(
+                f"{who}: weights must be finite and not negative; got {end}. Pass 0 for rows that "
+                "shall not count."
+            )
+    if largest > HEAVIEST or 0 < largest < LIGHTEST:
+        bound = f"at most {HEAVIEST:g}"
+        if largest < LIGHTEST:
+            bound = f"above {LIGHTEST:g} in one row"
+        raise ValueError(
+            f"{who}: weights must be {bound}; got {largest:g}. Divide them by their maximum."
+        )

@@ -268,6 +268,18 @@ def test_distances_far_from_the_origin_keep_their_digits(name):
 
 
 @every_loss
+def test_tensors_of_inference_mode_have_the_same_value(name):
+    """As of an evaluation under ``torch.inference_mode()``, whose loss is computed after it."""
+    loss, given = make(name), batch()
+    with torch.inference_mode():
+        z, labels, weights = (part.clone() for part in given)
+        inside = loss(z, labels, weights=weights)
+    outside = loss(z, labels, weights=weights)
+    assert outside == inside == loss(given[0], given[1], weights=given[2])
+    torch.autograd.grad(loss(given[0].requires_grad_() * 1, labels, weights=weights), given[0])
+
+
+@every_loss
 def test_result_is_deterministic(name):
     z, labels, _ = batch()
     assert make(name)(z, labels) == make(name)(z, labels)

@@ -261,6 +261,13 @@ def test_weights_whose_products_overflow_are_refused():
         BinomialDevianceLoss()(torch.eye(2), torch.tensor([0, 1]), weights=[1.0, 1e25])
 
 
+@pytest.mark.parametrize("largest", [1e-46, 1e-40])
+def test_weights_that_lose_their_digits_are_refused(largest):
+    weights = np.array([largest, 0.0])
+    with pytest.raises(ValueError, match=r"above 1\.2e-38 in one row; got 1e-4.*by their max"):
+        BinomialDevianceLoss()(torch.eye(2), torch.tensor([0, 1]), weights=weights)
+
+
 @pytest.mark.parametrize("scale", [1e-14, 1e-30, 1e9])
 @pytest.mark.parametrize("pairs", ["labels", "references", "triplets", "tuples"])
 @pytest.mark.parametrize("kind", [AngularTripletLoss, BinomialDevianceLoss, EntropyRegularizer])
