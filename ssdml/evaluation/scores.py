@@ -284,9 +284,7 @@ def _searched(
             f"evaluate: gallery must have the {embeddings.shape[1]} columns of Z; got "
             f"{rows.shape[1]}."
         )
-    own = {row.astype(np.float64).tobytes() for row in embeddings}
-    among = own.intersection(row.astype(np.float64).tobytes() for row in rows)
-    if len(among) == len(embeddings):  # not if rows repeat, as those of few values do by chance
+    if _holds_all(rows, embeddings):
         warn(
             "evaluate: gallery must hold other rows than Z, or each is its own nearest neighbor; "
             f"got all {len(embeddings)} rows of Z in it. Leave them out of the gallery; to compare "
@@ -294,6 +292,14 @@ def _searched(
         )
     check_same_kind(classes, others, "evaluate", ("y", "gallery[1]"))
     return rows, _codes_among(classes, others, "evaluate", ("y", "gallery[1]"))[codes]
+
+
+def _holds_all(rows: Array, queries: Array) -> bool:
+    """Whether rows hold all queries, which differ; queries of few values repeat by chance."""
+    if not (rows == queries[0]).all(axis=1).any():  # saves the search for the others
+        return False
+    own = {tuple(query) for query in queries.tolist()}
+    return len(own) == len(queries) and own.issubset(map(tuple, rows.tolist()))
 
 
 def _codes_among(

@@ -60,9 +60,11 @@ def test_clusters_ignore_the_gallery(searched):
 
 
 def test_query_in_gallery_finds_itself(rng):
-    Z = rng.normal(size=(30, 4))
+    Z = rng.normal(size=(30, 4)).astype(np.float32)
+    Z[:, 0] = -0.0
+    same = np.abs(Z[:, :1]), Z[:, 1:].astype(np.float64)
     with pytest.warns(UserWarning, match="gallery must hold other rows .* all 30 rows of Z in it"):
-        scores = evaluate(Z, np.arange(30), gallery=(Z, np.arange(30)))
+        scores = evaluate(Z, np.arange(30), gallery=(np.hstack(same), np.arange(30)))
     assert (scores["R@1"], scores["MAP@R"]) == (100, 100)
     few = Z.round(0)  # equal by chance
     evaluate(few, np.arange(30), gallery=(few, np.arange(30)))
