@@ -34,6 +34,7 @@ from ssdml.utils.validation import warn
 
 TEMPERATURE = 0.1  # of the class proxies
 COMPILED = "_orig_mod."  # in names of weights, by torch.compile
+COUNTER = "backbone.backbone.n_averaged"  # of AveragedModel: a plain network has none
 WRAPPERS = re.compile(r"^(module\.)+")  # of DataParallel, DistributedDataParallel, AveragedModel
 TRIED = 16  # samples that the backbone is tested on
 
@@ -190,11 +191,13 @@ def restored_network(
 
 def _renamed(state: dict[str, torch.Tensor], network: nn.Module) -> dict[str, torch.Tensor]:
     """Give weights their names in the network: compiled and parallel modules have prefixes."""
-    names = whole_state(network).keys()
-    if names == state.keys():
+    before = whole_state(network)
+    if before.keys() == state.keys():
         return state
-    own = {_plain(name): name for name in names}
-    return {own.get(_plain(name), name): part for name, part in state.items()}
+    own = {_plain(name): name for name in before}
+    renamed = {own.get(_plain(name), name): part for name, part in state.items()}
+    counters = {COUNTER: before[COUNTER]} if COUNTER in before else {}
+    return counters | {n: part for n, part in renamed.items() if n != COUNTER or n in before}
 
 
 def _plain(name: str) -> str:

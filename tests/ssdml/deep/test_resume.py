@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from ssdml import DeepSSDML
 from ssdml.deep.checkpoints import describe
@@ -323,7 +324,9 @@ class TestSaveAndLoad:
             DeepSSDML.load(tmp_path / "model", backbone=nn.Linear(64, 32))
 
 
-@pytest.mark.parametrize("wrap", [partial(torch.compile, backend="eager"), nn.DataParallel])
+@pytest.mark.parametrize(
+    "wrap", [partial(torch.compile, backend="eager"), nn.DataParallel, AveragedModel]
+)
 @pytest.mark.parametrize("first", [True, False])
 def test_a_wrapped_backbone_is_like_the_plain_one(digits, tmp_path, wrap, first):
     X, _, labels = digits
