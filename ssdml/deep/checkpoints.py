@@ -114,6 +114,20 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
     return None
 
 
+def check_config(folder: Path, config: dict[str, Any], who: str) -> None:
+    """Raise if a run with another configuration has written the last checkpoint meanwhile."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in _files(folder)[-1:]:
+        try:
+            check_regular(file)
+            with safe_open(file, framework="pt") as content:
+                saved = dict(json.loads((content.metadata() or {})["ssdml"])["config"])
+        except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError):
+            return  # damaged
+        _check_config(saved, config, file, who)
+
+
 def saved_config(folder: Path) -> dict[str, Any] | None:
     """Read the configuration of the last intact checkpoint; None if there is none."""
     for file in reversed(_files(folder)):

@@ -11,6 +11,7 @@ from typing import Any
 
 from ssdml.deep.checkpoints import (
     Checkpoint,
+    check_config,
     load_checkpoint,
     run_config,
     run_seed,
@@ -40,7 +41,7 @@ class RunFolder:
             )
         path = None if model.checkpoint_dir is None else as_path(model.checkpoint_dir)
         self.seed = from_first_rank(lambda: run_seed(model.random_state, path))
-        self._path, self._config = path, dict[str, Any]()
+        self._path, self._config, self._who = path, dict[str, Any](), type(model).__name__
         self._found: Checkpoint | None = None
         if path is not None:
             if rank() == 0:  # the only rank that writes
@@ -50,7 +51,7 @@ class RunFolder:
 
     def _last(self, path: Path, model: Any, samples: Samples, labels: Ints) -> Checkpoint | None:
         self._config = run_config(model, samples, labels, self.seed)
-        return load_checkpoint(path, self._config, type(model).__name__)
+        return load_checkpoint(path, self._config, self._who)
 
     def resume(self, trainer: PartitionTrainer) -> None:
         """Resume from the last checkpoint, if there is one."""
@@ -62,8 +63,12 @@ class RunFolder:
             write_history(self._path, trainer.history)  # may lack the last line
 
     def keep(self, trainer: PartitionTrainer) -> None:
-        """Write a checkpoint and the history, on the first rank."""
+        """Write a checkpoint and the history, on the first rank.
+
+        Raise ValueError if a run that began at the same time keeps other checkpoints there.
+        """
         if self._path is not None and rank() == 0:
+            check_config(self._path, self._config, self._who)
             save_checkpoint(self._path, trainer.checkpoint(), self._config)
             write_history(self._path, trainer.history)
 

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from ssdml.deep import run_folder
 from ssdml.deep.run_folder import write_history
 from ssdml.utils.torch_tools import device_hints
+from tests.deep import small_model
 
 
 def entries(count):
@@ -61,6 +63,22 @@ def test_history_needs_no_tensorboard(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     write_history(tmp_path, entries(1))
     assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
+
+
+def test_runs_that_begin_together_do_not_share_a_folder(digits, tmp_path, monkeypatch):
+    """As in a parallel search: both find an empty folder, and the second one must not mix in."""
+    X, _, labels = digits
+    options = {"epochs": 1, "checkpoint_dir": tmp_path}
+    small_model(**options).fit(X, labels)
+    (file,) = tmp_path.glob("partition-*")
+    kept = file.read_bytes()
+    monkeypatch.setattr(run_folder, "load_checkpoint", lambda *found: None)
+    other = small_model(**options, weight_decay=0.5)
+    with pytest.raises(ValueError, match=r"must hold checkpoints of the same .*weight_decay=0\.01"):
+        other.fit(X, labels)
+    assert file.read_bytes() == kept
+    file.write_bytes(kept[: len(kept) // 2])  # a damaged one is replaced
+    other.fit(X, labels)
 
 
 def test_out_of_memory_names_the_parameter():
