@@ -189,6 +189,13 @@ def write_onnx(
             "forward by torch; or use save."
         ) from error
     assert program is not None
+    shape_of_input = program.model.graph.inputs[0].shape
+    if shape_of_input is not None and isinstance(shape_of_input[0], int):
+        raise ValueError(
+            f"{who}: backbone must be a module that torch.export can trace for any number of "
+            f"samples; got one whose graph takes {shape_of_input[0]}. Write x.shape[0] for len(x), "
+            "or -1 in its place; or use save."
+        )
     with atomic_write(as_path(path)) as unfinished:
         program.save(unfinished, external_data=False)
 

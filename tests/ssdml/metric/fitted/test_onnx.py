@@ -199,7 +199,17 @@ class Eigenvalues(nn.Module):
         return torch.linalg.eigvalsh(X[:, :, None] * X[:, None])
 
 
-@pytest.mark.parametrize("module", [Branching(), Eigenvalues()], ids=lambda m: type(m).__name__)
+class FixedBatch(nn.Module):
+    """Its length is a number to the exporter, that of the batch it is traced with."""
+
+    def forward(self, X):
+        return X.reshape(len(X), 4)
+
+
+UNTRACEABLE = [Branching(), Eigenvalues(), FixedBatch()]
+
+
+@pytest.mark.parametrize("module", UNTRACEABLE, ids=lambda m: type(m).__name__)
 def test_untraceable_module_raises_and_writes_nothing(module, tmp_path, capfd):
     path = tmp_path / "model.onnx"
     path.write_text("of another model")
