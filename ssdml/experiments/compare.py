@@ -210,7 +210,7 @@ def _as_seeds(seeds: Any) -> list[int]:
     found: list[int] = as_list(seeds, "seeds", "compare", "numbers")
     for seed in found:
         check_count(seed, "seeds", "compare", least=0)
-    return found
+    return [int(seed) for seed in found]  # NumPy's integers are none in JSON
 
 
 def _as_budgets(given: Any) -> list[int | Budget]:
@@ -237,11 +237,7 @@ def _factories(
 
     if isinstance(methods, Mapping):
         for name, factory in methods.items():
-            if not callable(factory):
-                raise TypeError(
-                    f"compare: methods[{name!r}] must make an estimator; got {factory!r}. Pass "
-                    "lambda random_state, n_jobs: ..., which returns a new one."
-                )
+            _check_factory(name, factory)
         return dict(methods)
     listed = [methods] if isinstance(methods, str) else methods
     names: list[str] = as_list(listed, "methods", "compare", "names")
@@ -257,3 +253,21 @@ def _factories(
     known = available_methods(dataset, deep, weights, protocol)
     known = known | tuned(known)
     return {name: with_parameters(name, known) for name in names}
+
+
+def _check_factory(name: Any, factory: Any) -> None:
+    """Raise unless a method of the caller's own has a name, and is made from a seed and n_jobs."""
+    if not isinstance(name, str):
+        raise TypeError(f"compare: methods must have names as keys; got {name!r}. Pass '{name}'.")
+    found, cause = repr(factory), None
+    if callable(factory):
+        try:
+            factory(0, None)
+        except TypeError as error:
+            found, cause = f"TypeError: {error}", error
+        else:
+            return
+    raise TypeError(
+        f"compare: methods[{name!r}] must make an estimator; got {found.rstrip('.')}. Pass "
+        "lambda random_state, n_jobs: ..., which returns a new one."
+    ) from cause

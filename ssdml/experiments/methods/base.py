@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import choose
+from ssdml.utils.validation import check_cells, choose
 
 
 class Compared(Protocol):
@@ -73,12 +73,12 @@ def embed(model: Any, X: Array) -> Array:
     """Embed samples; a classifier without ``transform`` leaves them as they are."""
     if not hasattr(model, "transform"):
         return X
-    Z: Array = model.transform(X)
-    shape = getattr(Z, "shape", np.shape(Z))
-    if shape[:-1] != (len(X),):
+    who = f"{type(model).__name__}.transform"
+    Z = np.asarray(check_cells(model.transform(X), who, "embedding"))  # of a table, by set_output
+    if Z.shape[:-1] != (len(X),):
         raise ValueError(
-            f"{type(model).__name__}.transform must return one row per sample, shape ({len(X)}, "
-            f"n_components); got shape {shape}."
+            f"{who} must return one row per sample, shape ({len(X)}, n_components); got shape "
+            f"{Z.shape}."
         )
     return Z
 

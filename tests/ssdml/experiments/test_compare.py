@@ -11,8 +11,12 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+import torch
 from sklearn.base import BaseEstimator
+from sklearn.decomposition import PCA
 from sklearn.preprocessing import FunctionTransformer
 
 from ssdml import SSDML
@@ -299,6 +303,30 @@ def test_estimators_in_place_of_factories_are_named(blobs, tmp_path):
     with pytest.raises(TypeError, match=message):
         compare(blobs, {"mine": SSDML()}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_factories_of_other_arguments_and_keys_are_named(blobs, tmp_path):
+    message = r"methods\['mine'\] must make an .*; got TypeError: .*argument.*Pass lambda random"
+    with pytest.raises(TypeError, match=message):
+        compare(blobs, {"mine": lambda seed: SSDML()}, out=tmp_path / "out")
+    with pytest.raises(TypeError, match=r"must have names as keys; got 1\. Pass '1'"):
+        compare(blobs, {1: lambda random_state, n_jobs: SSDML()}, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame, pl.DataFrame, torch.tensor, list])
+def test_embeddings_may_be_tables_and_tensors(blobs, tmp_path, convert):
+    class Converted(PCA):
+        def transform(self, X):
+            return convert(super().transform(X))
+
+    methods = {
+        "converted": lambda random_state, n_jobs: Converted(2),
+        "pca": lambda random_state, n_jobs: PCA(2),
+    }
+    one, other = compare(blobs, methods, out=tmp_path, seeds=np.arange(1), labels_per_class=[2])
+    assert one["status"] == "ok"
+    assert one["scores"] == other["scores"]
 
 
 def test_one_method_and_one_budget_may_be_given_alone(blobs, tmp_path):
