@@ -62,8 +62,12 @@ def smooth_rows(
             f"smooth_rows: X must have a row for each of the {weights.shape[0]} rows of the graph; "
             f"got {len(rows)}."
         )
-    with threads(count_threads(n_jobs, "smooth_rows")) as pool:
-        return Diffusion(weights, pool).smooth(rows, decay, tol=tol)
+    with np.errstate(under="ignore"):
+        center = rows.mean(axis=0, dtype=np.float64)  # stays; of far rows, the solver sees it alone
+        with threads(count_threads(n_jobs, "smooth_rows")) as pool:
+            smoothed = Diffusion(weights, pool).smooth(rows - center, decay, tol=tol)
+        shares = np.where(weights.sum(axis=1) > 0, 1, 1 - decay)
+        return (smoothed + shares[:, None] * center).astype(np.float32)
 
 
 class Diffusion:

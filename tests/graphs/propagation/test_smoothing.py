@@ -87,6 +87,14 @@ def test_constant_columns_are_kept(W):
     np.testing.assert_allclose(found[80], 0.3 * 3, rtol=1e-5)
 
 
+def test_rows_far_from_the_origin_keep_their_digits(X):
+    """As temperatures in Kelvin; a row without edges is scaled by 1 - γ, far or not."""
+    W = sparse.block_diag([adjacency(knn_graph(X[:-1], 6)), sparse.csr_array((1, 1))]).tocsr()
+    near, far = smooth_rows(W, X), smooth_rows(W, X + 1000)
+    np.testing.assert_allclose(far[:-1] - 1000, near[:-1], atol=5e-4)
+    np.testing.assert_allclose(far[-1], 0.1 * (X[-1] + 1000), rtol=1e-6)
+
+
 def test_long_walks_average_over_the_component(X):
     """Weighted by degree, the stationary distribution."""
     W = adjacency(knn_graph(X, 20))
