@@ -76,6 +76,7 @@ RESPONDENT = re.compile(r"respondent[ _]?id")  # as SurveyMonkey calls the first
 OF_RESPONSES = re.compile(r"(open-ended )?response", re.IGNORECASE)  # below a question
 RULE = re.compile(r":?-{2,}:?|:-:?|-:")  # below a header
 MOST_ABOVE = 20  # rows of titles and remarks above a header
+LEAST_AXIS, LONG_AXIS = 4, 8  # numbers that may be an axis, that hardly are anything else
 YEARS = {float(year) for year in range(1700, 2101)}
 LETTER = re.compile(r"[^\W\d_]")
 MAX_CELLS = 10**6  # of the rows that decide whether there is a header
@@ -174,8 +175,8 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
 
     It does if it holds a usual name (label, text, id, ...) that is in no cell below, if it holds
     text above numbers, vectors or names of images, but no mark such as "?", if it counts 0, 1, 2,
-    ... or, beside texts, years, or if several columns have no number in it and none of its cells
-    again.
+    ... or, beside texts, years, if its numbers are an axis, such as wavelengths, or if several
+    columns have no number in it and none of its cells again.
 
     Examples
     --------
@@ -206,9 +207,11 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
         return False
     if any(cells and _are_images(cells) and not is_image_name(cell) for cell, cells in texts):
         return True
-    counted = [float(str(cell).replace(",", ".")) for cell in first if is_number(cell)]
+    counted = _numbers(first)
     if not counted:
         return len(texts) > 1 and all(isinstance(cell, str | None) for cell in first)
+    if _is_axis(first, rest):
+        return True
     steps = {later - earlier for earlier, later in pairwise(counted)}
     if steps in ({1}, {-1}) and len(counted) > 2 and set(counted) <= YEARS and texts:
         return True
@@ -220,6 +223,30 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     repeats = any(len(set(cells)) < len(cells) for _, cells in texts)
     counts = counted[0] in (0, 1) and steps <= {1}
     return counts and (len(counted) > 2 or is_index or repeats)
+
+
+def _numbers(row: Sequence[Any]) -> list[float]:
+    return [float(str(cell).strip().replace(",", ".")) for cell in row if is_number(cell)]
+
+
+def _is_axis(first: Sequence[Any], rest: Sequence[Sequence[Any]]) -> bool:
+    """Whether the numbers of the first row rise or fall throughout, and those of no next row do.
+
+    Below them are other numbers, unless there are many and another cell is a name or empty.
+    """
+    axis, *others = map(_numbers, (first, *rest[:MOST_ABOVE]))
+    if not _is_monotonic(axis) or any(map(_is_monotonic, others)):
+        return False
+    below = [_numbers([row[j] for row in rest]) for j, c in enumerate(first) if is_number(c)]
+    if len(first) > len(axis) >= LONG_AXIS or not all(below):
+        return all(below)
+    are_apart = all(not min(c) <= n <= max(c) for n, c in zip(axis, below, strict=True))
+    return are_apart and max(len(axis), len(rest)) >= LONG_AXIS
+
+
+def _is_monotonic(numbers: list[float]) -> bool:
+    rising = sorted({*numbers})
+    return len(numbers) >= LEAST_AXIS and numbers in (rising, rising[::-1])
 
 
 def _is_mark(cell: str) -> bool:

@@ -93,3 +93,22 @@ def test_the_second_row_of_surveymonkey_has_no_answers(tmp_path):
     assert data.class_names == ("x", "y")
     data = read_dataset(tmp_path / "t.csv", Choice("Group", ignore=("Why?",)))
     assert data.columns == ("What do you use? Phone", "What do you use? Web")
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [
+        [415, 445, 480, 515, 555, 590, 630, 680],
+        ["4000", "3998,5", "3996", "3995", "3990", "3989", "3980", "3970", "3965"],
+        ["450.5", "500.5", "550.5", "570.5", "600.5", "650.5"],
+    ],
+)
+@pytest.mark.parametrize("name", ["Cultivar", "", None])
+def test_wavelengths_above_numbers_are_names(rng, axis, name):
+    values = rng.normal(size=(30, len(axis))).round(3).astype(str).tolist()
+    rows = [[*row, "ab"[i % 2]] for i, row in enumerate(values)]
+    assert has_header([[*axis, name], *rows])
+    assert not has_header([[*axis, "a"], *rows])
+    assert not has_header([[*axis[1:], axis[0], name], *rows])
+    rising = [[*sorted(row[:-1], key=float), row[-1]] for row in rows]
+    assert not has_header([[*axis, name], *rising])
