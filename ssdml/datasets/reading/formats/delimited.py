@@ -45,6 +45,9 @@ IN_SINGLE = "cells are in single quotes"  # a note
 SWAPPED = bytes.maketrans(b"'\"", b"\"'")
 QUOTED = re.compile(rb'(?:^|[\t\n])"([^\t\r\n]*)')  # a cell that begins with a quote: what follows
 WITH_QUOTES = re.compile(rb'[^\t\r\n]*"[^\t\r\n]*')  # a cell between tabs
+ECSV = b"# %ECSV "  # as Astropy begins a table
+REMARKS = re.compile(rb"(?:#[^\n]*\n)+")
+FIRST_END = re.compile(rb"\s*[^;\n]*;[ \t\r]*\n")  # a line whose only semicolon ends it
 FASTTEXT = "__label__"
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
 RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULTILINE)
@@ -98,9 +101,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     """
     on_disk = on_disk or check_regular(path)
     content = in_utf8(path, unpacked(path, on_disk), encoding)
-    declared = re.match(rb"sep=([^\"\r\n\x80-\xff])\r?\n", content)  # Excel reads and writes it
-    if declared:
-        content = content[declared.end() :]
+    separator, n_declared, content = _declared(content)
     refuse_other_texts(path, content)
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)
@@ -110,10 +111,12 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         return headed(path, cells, place, ("attributes of Weka",), ",", names)
     if RULED.match(content):
         content = DRAWN.sub(b"", content)
-    content, notes_on_quotes = _with_usual_quotes(content)
+    content, notes_on_signs = _with_usual_quotes(content)
+    content, notes_on_ends = _with_usual_ends(content)
+    notes_on_signs += notes_on_ends
     is_txt = ".txt" in map(str.lower, path.suffixes)
-    layout, content = _layout(content, declared and declared[1].decode(), is_txt)
-    n_above = layout.n_above + int(declared is not None)
+    layout, content = _layout(content, separator, is_txt)
+    n_above = layout.n_above + n_declared
     cells, place = _parsed(path, content, layout, n_above, on_disk)
     if b'="' in content or re.search(re.escape(layout.separator.encode()) + rb' +"', content):
         cells = _without_late_quotes(cells)
@@ -123,13 +126,56 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
             f"{path}, {place(cells.num_rows - 1)}: a quote is not closed; got {last[:40]!r}. Close "
             "it, or write two quotes for one in a text."
         )
-    if IN_SINGLE in notes_on_quotes:
+    if IN_SINGLE in notes_on_signs:
         cells = _with_quotes_swapped(cells)
     notes = [f"lines above the header left out: {layout.n_above}"] * (layout.n_above > 0)
     if layout.separator in ";| " or (layout.separator == "\t" and ".csv" in path.suffixes):
         notes.append(f"cells are separated by {NAMES[layout.separator]}")
-    table = headed(path, cells, place, notes + notes_on_quotes, layout.separator)
+    table = headed(path, cells, place, notes + notes_on_signs, layout.separator)
     return replace(table, doubts=(*_doubt_open_quotes(cells, place, layout.separator),))
+
+
+def _declared(content: bytes) -> tuple[str | None, int, bytes]:
+    """Return the separator that the first lines name, their number, and the lines below.
+
+    Excel reads and writes "sep=;", Astropy writes a description of its columns.
+    """
+    if named := re.match(rb"sep=([^\"\r\n\x80-\xff])\r?\n", content):
+        return named[1].decode(), 1, content[named.end() :]
+    if not content.startswith(ECSV) or (described := REMARKS.match(content)) is None:
+        return None, 0, content
+    named = re.search(rb"^# delimiter: *['\"](.)", described[0], re.MULTILINE)
+    separator = named[1].decode() if named else BLANK
+    return separator, described[0].count(b"\n"), content[described.end() :]
+
+
+def _with_usual_ends(content: bytes) -> tuple[bytes, list[str]]:
+    r"""Return lines of equally many cells without several tabs for one, and signs at their ends.
+
+    Examples
+    --------
+    >>> _with_usual_ends(b"1\t2\t3\n4\t5\t\t6\n")
+    (b'1\t2\t3\n4\t5\t6\n', ['several tabs are one'])
+    >>> _with_usual_ends(b"1,2;\n4,5;\n")
+    (b'1,2\n4,5\n', ['semicolons at the ends of lines left out'])
+    """
+    if b'"' in content:
+        return content, []
+    if b"\t\t" in content and not _are_even(content, b"\t"):
+        merged = re.sub(rb"\t+", b"\t", content)
+        return (merged, ["several tabs are one"]) if _are_even(merged, b"\t") else (content, [])
+    if FIRST_END.match(content):
+        plain = re.sub(rb";(?=[ \t\r]*$)", b"", content, flags=re.MULTILINE)
+        is_end = _are_even(content, b";") and b";" not in plain
+        if is_end and any(_are_even(plain, sign) for sign in (b",", b"\t", b"|")):
+            return plain, ["semicolons at the ends of lines left out"]
+    return content, []
+
+
+def _are_even(content: bytes, sign: bytes) -> bool:
+    """Whether all lines but blank ones have equally many of a sign, at least one."""
+    counts = {line.count(sign) for line in content.splitlines() if line.strip()}
+    return len(counts) == 1 and counts != {0}
 
 
 def _with_usual_quotes(content: bytes) -> tuple[bytes, list[str]]:
@@ -254,9 +300,7 @@ def _has_plain_quotes(content: bytes) -> bool:
     """
     if not any(cell[1].count(b'"') % 2 == 0 for cell in QUOTED.finditer(content)):
         return False
-    lines = [line for line in content.splitlines() if line.strip()]
-    n_tabs = {line.count(b"\t") for line in lines}
-    return len(n_tabs) == 1 and n_tabs != {0}
+    return _are_even(content, b"\t")
 
 
 def _layout(content: bytes, declared: str | None, is_txt: bool = False) -> tuple[Layout, bytes]:

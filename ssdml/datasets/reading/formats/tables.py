@@ -26,7 +26,7 @@ from ssdml.utils.files import (
 )
 
 OF_SPLITS = (".train", ".test", ".valid", ".val", ".dev", ".tra", ".tes", ".trn", ".tst")
-DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".psv", ".arff", *OF_SPLITS)
+DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".psv", ".arff", ".ecsv", *OF_SPLITS)
 BINARY = (*PARQUET, *ARROW)
 EXCEL = (".xlsx", ".xlsm")
 TEXT_SUFFIXES = (*DELIMITED, *LINES_OF_JSON, ".json")
