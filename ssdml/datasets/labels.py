@@ -56,6 +56,7 @@ MOST_RATINGS = 20  # numbers that may be classes although they are fractions
 LEAST_PER_CLASS = 5  # samples on average, if whole numbers are classes in spite of gaps
 QUANTITY = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d{1,2})?")
 FEW_ROWS = 5  # that do, if no label occurs twice
+LEAST_BLOCK = 3  # rows of a class below each other
 WRITTEN = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # a number by pandas, not 1E5
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&#]\s*")  # several labels
@@ -101,6 +102,7 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
         raw.summary.doubts += _doubts_of_copies(raw, codes) or _doubts_of_names(raw, codes)
         raw.summary.doubts += _doubts_of_repeated(raw, codes)
         raw.summary.doubts += _doubts_of_images(raw, codes)
+        raw.summary.doubts += _doubts_of_blocks(raw, codes)
         names = [class_name(c) for c in classes]
         raw.summary.doubts += _doubts_of_test(raw, codes, names)
         raw.summary.doubts += _doubts_of_folders(raw, codes, names)
@@ -266,6 +268,24 @@ def _doubts_of_repeated(raw: RawItems, codes: Ints) -> list[str]:
     return [
         f"{counted(len(found), 'sample')} {'is' if is_one else 'are'} in several rows with "
         f"different labels, as in {places}; keep one row of each"
+    ]
+
+
+def _doubts_of_blocks(raw: RawItems, codes: Ints) -> list[str]:
+    """Doubt labels above several empty cells each, as merged cells have, from the first row on.
+
+    No class has two.
+    """
+    rows = np.flatnonzero(codes >= 0)
+    heights = np.diff([*rows, len(codes)])
+    if raw.table is None or len(rows) < 2 or rows[0] or heights.min() < LEAST_BLOCK:
+        return []
+    without = [label for label in raw.labels[codes < 0].tolist() if label == label and label]
+    if without or len(np.unique(codes[rows])) < len(rows):
+        return []
+    return [
+        "each class has one label, above empty cells, as of merged cells; if it is also that of "
+        f"the rows below, write it into them: frame[{raw.label_column!r}].ffill()"
     ]
 
 

@@ -22,9 +22,11 @@ KEY = re.compile(
     rf"(.*[_\-. ])?({OF_ID})?(id|ids|idx|uid|uuid|guid)|[cpst]id|.*[a-z]I[dD]", re.ASCII
 )
 # Whose rows these are: a number of them is an id, which several rows may have.
-WHOSE = "(subject|patient|participant|respondent|specimen|sample)"
+WHOSE = "(subject|patient|participant|respondent|specimen|sample|customer|client|user|volunteer"
+WHOSE += "|annotator|rater|device|kunde|patientin|proband|cliente?|paciente|sujeto|usuario|sujet)"
 OWNER = re.compile(  # but not age_patient
     rf"{WHOSE}|(.*[_\-. ])?{WHOSE}[_\-. ]?(code[_\-. ])?(no|nr|num|number|code|#)"
+    "|[efgmoqr]id|c[oó]digo|codice"
 )
 # Large numbers of these are no quantities: postal codes, phones, numbers of accounts and the like.
 NUMBER_OF = (

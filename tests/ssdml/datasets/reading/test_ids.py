@@ -136,7 +136,11 @@ def test_texts_are_samples_although_ids_name_images(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["subject", "Patient No", "study_patient_no", "Sample code number"]
+    "name",
+    [
+        *("subject", "Patient No", "study_patient_no", "Sample code number"),
+        *("customer", "user", "device", "fid", "código"),
+    ],
 )
 def test_numbers_of_persons_and_samples_are_ids(read, frame, name, rng):
     data = read(frame.assign(**{name: rng.integers(9, size=N)}))
