@@ -365,6 +365,7 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
             f"{', '.join(map(repr, marks))} counts as a class; if it means no label, pass "
             f"--no-label {marks[0]!r} (no_label={marks[0]!r})"
         )
+    doubts += _doubts_of_codes(names)
     dates = [repr(name) for name in names if DATE.fullmatch(name)]
     if 0 < len(dates) < len(names):
         doubts.append(
@@ -393,6 +394,26 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
             "write them alike"
         )
     return doubts
+
+
+def _doubts_of_codes(names: Sequence[str]) -> list[str]:
+    """Doubt numbers that count from 0 or 1 beside as many names, unless these are signs as well.
+
+    Examples
+    --------
+    >>> len(_doubts_of_codes(["0", "1", "no", "yes"])), len(_doubts_of_codes(["0", "1", "a", "b"]))
+    (1, 0)
+    """
+    codes = [name for name in names if name.isdecimal()]
+    others = [name for name in names if name not in codes]
+    if codes[:2] not in (["0", "1"], ["1", "2"]) or len(codes) > len(others):
+        return []
+    if any(len(name) < 2 or is_number(name) for name in others):
+        return []
+    return [
+        f"classes {listed(codes)} are numbers, but {listed(others)} are names; if the numbers are "
+        "codes of names, write the names in their place"
+    ]
 
 
 def _without_style(name: str) -> Any:

@@ -207,7 +207,8 @@ def as_samples(dataset: Any, who: str, device: str = "cpu") -> Samples:
     if isinstance(dataset, list) and dataset and _is_row(dataset[0]):
         dataset = as_array(dataset, who, "dataset")
     if is_table(dataset):
-        dataset = check_table(dataset, who, "dataset")
+        table = check_table(dataset, who, "dataset")
+        dataset = table.astype(np.float32) if table.dtype == bool else table  # of get_dummies
     if hasattr(dataset, "to_numpy"):  # an array of xarray
         dataset = dataset.to_numpy()
     if isinstance(dataset, np.ndarray | torch.Tensor):

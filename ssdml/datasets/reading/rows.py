@@ -303,15 +303,15 @@ def _labels(cells: Cells, roles: Roles, summary: Summary) -> Array:
 
 
 def _single(cells: Cells, name: str, given: list[Any]) -> tuple[list[Any], bool]:
-    """Return labels out of lists of at most one, and whether they were; refuse several in a row."""
+    """Return labels out of lists of at most one, and whether some were; refuse several in a row."""
     lists = [_as_list(label) for label in given]
     for row, found in enumerate(lists):
         if found and (len(found) > 1 or isinstance(found[0], list | dict)):
             cells.refuse(name, row, "must be one label; keep one of each row")
-    known = [found for found, label in zip(lists, given, strict=True) if label not in (None, "")]
-    if not known or None in known:
+    if not any(found is not None for found in lists):
         return given, False
-    return [found[0] if found else None for found in lists], True
+    pairs = zip(lists, given, strict=True)
+    return [label if found is None else next(iter(found), None) for found, label in pairs], True
 
 
 def _as_list(label: Any) -> list[Any] | None:

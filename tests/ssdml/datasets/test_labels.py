@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,3 +39,21 @@ def test_labels_in_the_first_rows_of_blocks_are_told(tmp_path, suffix, heights):
         ["?" if label is None else label for label in labels],
     ):
         assert TOLD not in summary_of(others, path)
+
+
+@pytest.mark.parametrize("codes", ["01", "12"])
+def test_numbers_beside_names_are_told(tmp_path, codes):
+    path, told = tmp_path / "t.csv", "if the numbers are codes of names"
+    assert told in summary_of([*codes, "cat", "dog"] * 5, path)
+    for labels in ([*codes], ["cat", codes[0]], [*codes, *"ab"], ["3", "4", "cat", "dog"]):
+        assert told not in summary_of(labels * 5, path)
+
+
+def test_a_list_beside_plain_labels_is_its_only_label(tmp_path):
+    rows = [
+        {"text": f"a text of {i}", "label": [["cat"], "dog", [], "cat"][i % 4]} for i in range(8)
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data = read_dataset(tmp_path / "t.jsonl", Choice())
+    assert data.class_names == ("cat", "dog")
+    assert data.y.tolist() == [0, 1, -1, 0] * 2

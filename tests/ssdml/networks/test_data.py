@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from PIL import Image
@@ -244,6 +246,16 @@ def test_rejects_non_numeric_arrays(dtype):
     table = np.zeros((3, 2)).astype(dtype)
     assert refused(table, "fit: dataset", table.dtype, "astype('float32')")
     assert refused(list(table), "dataset: sample 0", table.dtype, "astype('float32')")
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+@pytest.mark.parametrize("n_columns", [1, 2])
+def test_tables_of_booleans_are_numbers(library, n_columns):
+    flags = np.array([[True, False], [False, True], [True, True]])[:, :n_columns]
+    table = library.DataFrame({name: flags[:, j] for j, name in enumerate("ab"[:n_columns])})
+    batch = as_samples(table, "fit").batch(np.arange(3))
+    assert batch.dtype == torch.float32
+    np.testing.assert_array_equal(batch, flags)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.complex64])

@@ -100,7 +100,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
         in this encoding; the message names the line.
     """
     on_disk = on_disk or check_regular(path)
-    content = in_utf8(path, unpacked(path, on_disk), encoding)
+    content = in_utf8(path, unpacked(path, on_disk), encoding).removesuffix(b"\x1a")  # of DOS
     separator, n_declared, content = _declared(content)
     refuse_other_texts(path, content)
     if content.startswith(FASTTEXT.encode()):

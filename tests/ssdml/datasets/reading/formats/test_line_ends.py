@@ -61,3 +61,8 @@ def test_the_description_that_astropy_writes_is_no_row(tmp_path, name, separator
     assert table.columns["b"].to_pylist()[4:6] == ["3.25", ""]
     assert table.columns["label"].to_pylist()[5] == "of b"
     assert table.place(0) == f"line {above.count(chr(10)) + 2}"
+
+
+def test_the_sign_of_dos_for_the_end_is_no_row(tmp_path):
+    (tmp_path / "t.csv").write_bytes("\r\n".join([*ROWS, "\x1a"]).encode())
+    assert len(read_delimited(tmp_path / "t.csv")) == len(ROWS)
