@@ -42,6 +42,8 @@ WAYS_OUT = {  # of formats that are not read, by suffix
         "Save its arrays with numpy.savez",
     ),
     ".h5ad": "Load it with anndata.read_h5ad, and save its arrays with numpy.savez",
+    ".loom": "Load it with anndata.read_loom, and save its arrays with numpy.savez",
+    ".fits": "Load it with astropy.table.Table.read, and write it as .ecsv or .parquet",
     ".dta": AS_TABLE.format("pandas.read_stata"),
     **dict.fromkeys((".sav", ".zsav", ".por"), AS_TABLE.format("pandas.read_spss")),
     **dict.fromkeys((".sas7bdat", ".xpt"), AS_TABLE.format("pandas.read_sas")),

@@ -19,11 +19,11 @@ from ssdml.datasets.reading.names import (
     INDEX,
     IS_NEW,
     KEY,
+    NO_CLASSES,
     NUMBERED,
     OWNER,
     QUANTITY,
     TIME,
-    UNNAMED,
     Choice,
     added_columns,
     may_tell_split,
@@ -367,10 +367,10 @@ class Chooser:
     def _may_be_guessed(self, name: str) -> bool:
         """Whether a column, whose name tells nothing, could be labels: of two or more classes.
 
-        Columns without a name, ids such as those of users, and columns that are different in more
-        than half of many rows are not guessed.
+        Columns without a name, ids, who labeled a row, and columns that are different in more than
+        half of many rows are not guessed.
         """
-        if UNNAMED.fullmatch(folded(name)) or self._names_ids(name) or not self._repeats(name):
+        if NO_CLASSES.fullmatch(folded(name)) or self._names_ids(name) or not self._repeats(name):
             return False
         known = [cell for cell in self.cells.texts(name) if cell and folded(cell) not in MISSING]
         n_classes = len(set(known))

@@ -87,6 +87,7 @@ def _check_alike(folder: Path, parts: list[Part]) -> None:
                 f"{folder}: its tables must name the labels alike; got {one[0]!r} and "
                 f"{other[0]!r}. Rename one of these columns."
             )
+    _check_spelling(folder, parts)
     columns = [{n for n in t.columns.column_names if not names_labels(n)} for _, t in parts]
     every = set().union(*columns)
     for (_, table), own in zip(parts, columns, strict=True):
@@ -96,6 +97,19 @@ def _check_alike(folder: Path, parts: list[Part]) -> None:
                 f"{folder}: its tables must have the same columns; {table.path} lacks "
                 f"{listed(sorted(every - own))}. Name one file, or join the tables by their ids."
             )
+
+
+def _check_spelling(folder: Path, parts: list[Part]) -> None:
+    """Raise ValueError if two tables write the name of a column in another case."""
+    spelled: dict[str, tuple[str, Table]] = {}
+    for _, table in parts:
+        for name in table.columns.column_names:
+            known, other = spelled.setdefault(folded(name), (name, table))
+            if known not in table.columns.column_names:
+                raise ValueError(
+                    f"{folder}: its tables must name the columns alike; got {known!r} in "
+                    f"{other.path} and {name!r} in {table.path}. Rename one of them."
+                )
 
 
 def _refuse_copies(folder: Path, tables: list[Table]) -> None:

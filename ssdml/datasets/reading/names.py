@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from ssdml.datasets.reading.table import SPLIT_NAMES, SPLITS, folded, mentioned_split
 
 INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
-UNNAMED = re.compile(r"unnamed: \d+(\.\d+)?")
 # Whose id a name such as userid, without a sign between the words, may be.
 OF_ID = (
     "account|article|booking|case|cell|client|customer|device|doc|document|employee|encounter|"
@@ -27,6 +26,12 @@ WHOSE += "|annotator|rater|device|kunde|patientin|proband|cliente?|paciente|suje
 OWNER = re.compile(  # but not age_patient
     rf"{WHOSE}|(.*[_\-. ])?{WHOSE}[_\-. ]?(code[_\-. ])?(no|nr|num|number|code|#)"
     "|[efgmoqr]id|c[oó]digo|codice"
+)
+# Columns of no name, and who wrote or labeled a row, which is hardly its class.
+NO_CLASSES = re.compile(
+    r"unnamed: \d+(\.\d+)?|(user|screen)[_\-. ]?name|user|annotator|rater|worker|coder|labell?er|"
+    r"reviewer|interviewer|(annotated|created|edited|labell?ed|modified|reviewed|started|submitted|"
+    r"updated)[_\-. ]?by"
 )
 # Large numbers of these are no quantities: postal codes, phones, numbers of accounts and the like.
 NUMBER_OF = (

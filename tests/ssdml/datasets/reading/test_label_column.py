@@ -511,6 +511,7 @@ def test_marks_of_predictions_may_come_from_excel(tmp_path, frame, true, false):
         ("user_id", ["u1", "u2"] * 20),
         ("mark", ["*", ""] * 20),
         ("user", [f"u{i % 30}" for i in range(N)]),
+        ("labeled_by", ["ann", "bob"] * 20),
     ],
 )
 def test_columns_that_are_no_labels_are_not_guessed(tmp_path, frame, name, cells):
