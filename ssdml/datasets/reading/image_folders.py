@@ -62,6 +62,12 @@ MASK = re.compile(
     r"([-_ ]?\d+)?\Z",
     re.IGNORECASE,
 )
+# How a thumbnail or another copy is called besides the image: but not (2), which others have, too.
+COPY = re.compile(
+    r"[-_. ]+(thumb(nail)?|preview|small|resized|copy|copie|kopie|copia|\d+x\d+)([-_ ]?\d+)?\Z"
+    r"|@\dx\Z",
+    re.IGNORECASE,
+)
 PART = re.compile(
     rf"(.*[^a-z])?({SPLIT_WORD})([-_ ]?(set|data|images))?[^a-z]*",
     re.IGNORECASE,
@@ -402,6 +408,11 @@ def _doubts(
             f"{counted(len(masks), 'image')} such as {masks[0]} may be masks of others, but are "
             "read as samples; if they are masks, move them out of the folder"
         )
+    if copies := _copies_among(whole):
+        yield (
+            f"{counted(len(copies), 'image')} such as {copies[0]} may be copies of others, but are "
+            "read as samples; if they are copies, move them out of the folder"
+        )
     if inner:
         yield f"images in folders within those of classes are of that class, as in {inner[0]!r}"
 
@@ -443,6 +454,17 @@ def _masks_among(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
         return masks
     stems = {path.with_suffix(""): path for path in paths}
     return [path for stem, path in stems.items() if not stems.keys().isdisjoint(_masked(stem))]
+
+
+def _copies_among(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
+    """Return the images that have the name of one beside them, but for an end such as _thumb."""
+    stems = {path.with_suffix(""): path for path in paths}
+    plain = {stem: COPY.sub("", stem.name) or stem.name for stem in stems}
+    return [
+        path
+        for stem, path in stems.items()
+        if plain[stem] != stem.name and stem.with_name(plain[stem]) in stems
+    ]
 
 
 def _masked(stem: PurePosixPath) -> Iterator[PurePosixPath]:
