@@ -77,6 +77,7 @@ OF_RESPONSES = re.compile(r"(open-ended )?response", re.IGNORECASE)  # below a q
 RULE = re.compile(r":?-{2,}:?|:-:?|-:")  # below a header
 MOST_ABOVE = 20  # rows of titles and remarks above a header
 LEAST_AXIS, LONG_AXIS = 4, 8  # numbers that may be an axis, that hardly are anything else
+EVEN = 1.1  # the ratio of steps that are equal but for rounding
 YEARS = {float(year) for year in range(1700, 2101)}
 LETTER = re.compile(r"[^\W\d_]")
 MAX_CELLS = 10**6  # of the rows that decide whether there is a header
@@ -192,9 +193,7 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
         for cell, cells in zip(first, below, strict=True)
     ):
         return True
-    is_text = [
-        isinstance(cell, str) and not is_number(cell) and not _is_mark(cell) for cell in first
-    ]
+    is_text = [isinstance(c, str) and not is_number(c) and not _is_mark(c) for c in first]
     above = [  # cells above numbers, "" for those that are no names
         str(cell) if t or isinstance(cell, date) else ""
         for cell, cells, t in zip(first, below, is_text, strict=True)
@@ -210,10 +209,9 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     counted = _numbers(first)
     if not counted:
         return len(texts) > 1 and all(isinstance(cell, str | None) for cell in first)
-    if _is_axis(first, rest):
-        return True
     steps = {later - earlier for earlier, later in pairwise(counted)}
-    if steps in ({1}, {-1}) and len(counted) > 2 and set(counted) <= YEARS and texts:
+    are_years = steps in ({1}, {-1}) and len(counted) > 2 and set(counted) <= YEARS
+    if _is_axis(first, rest) or (are_years and texts):
         return True
     is_index = first[0] in (None, "") and bool(below[0])
     if not steps and not is_index:  # a lone number may be a label of the first row
@@ -230,12 +228,12 @@ def _numbers(row: Sequence[Any]) -> list[float]:
 
 
 def _is_axis(first: Sequence[Any], rest: Sequence[Sequence[Any]]) -> bool:
-    """Whether the numbers of the first row rise or fall throughout, and those of no next row do.
+    """Whether the numbers of the first row rise or fall, or do so evenly, and of no next row do.
 
     Below them are other numbers, unless there are many and another cell is a name or empty.
     """
     axis, *others = map(_numbers, (first, *rest[:MOST_ABOVE]))
-    if not _is_monotonic(axis) or any(map(_is_monotonic, others)):
+    if not any(_rises(axis, r) and not any(_rises(o, r) for o in others) for r in (EVEN, np.inf)):
         return False
     below = [_numbers([row[j] for row in rest]) for j, c in enumerate(first) if is_number(c)]
     if len(first) > len(axis) >= LONG_AXIS or not all(below):
@@ -244,9 +242,11 @@ def _is_axis(first: Sequence[Any], rest: Sequence[Sequence[Any]]) -> bool:
     return are_apart and max(len(axis), len(rest)) >= LONG_AXIS
 
 
-def _is_monotonic(numbers: list[float]) -> bool:
-    rising = sorted({*numbers})
-    return len(numbers) >= LEAST_AXIS and numbers in (rising, rising[::-1])
+def _rises(numbers: list[float], ratio: float) -> bool:
+    """Whether numbers rise or fall throughout, by steps of at most this ratio."""
+    order = 1 if numbers[:1] < numbers[-1:] else -1
+    steps = [later - earlier for earlier, later in pairwise(numbers[::order])]
+    return len(numbers) >= LEAST_AXIS and max(steps) <= ratio * min(steps)
 
 
 def _is_mark(cell: str) -> bool:

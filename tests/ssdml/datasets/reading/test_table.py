@@ -112,3 +112,5 @@ def test_wavelengths_above_numbers_are_names(rng, axis, name):
     assert not has_header([[*axis[1:], axis[0], name], *rows])
     rising = [[*sorted(row[:-1], key=float), row[-1]] for row in rows]
     assert not has_header([[*axis, name], *rising])
+    even = [397.3 + 20.5 * j for j in range(len(axis))]
+    assert has_header([[*even, name], *rising])
