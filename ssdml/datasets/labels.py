@@ -18,6 +18,7 @@ from scipy.special import gammaln
 from ssdml.datasets.base import RawItems
 from ssdml.datasets.image_files import ImageFiles
 from ssdml.datasets.reading.cells import is_text
+from ssdml.datasets.reading.names import PREDICTED
 from ssdml.datasets.reading.summary import Summary, counted, listed
 from ssdml.datasets.reading.table import folded, is_number, names_labels
 from ssdml.utils.labels import NO_LABEL, encode_column
@@ -50,8 +51,6 @@ LOST = "\ufffd"  # stands for a sign that could not be read
 WHOLE = re.compile(r"-?\d+")
 FIRST_ROWS = 1000
 LEAST_ROWS = 20  # that tell labels from quantities and ids
-# What another model says of the labels.
-PREDICTED = re.compile(r"(.*[_\W])?(pred|preds|predicted|predictions?|y_?hat|y_?pred)([_\W].*)?")
 MOST_RATINGS = 20  # numbers that may be classes although they are fractions
 LEAST_PER_CLASS = 5  # samples on average, if whole numbers are classes in spite of gaps
 QUANTITY = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d{1,2})?")
@@ -104,6 +103,7 @@ def encoded_labels(raw: RawItems, no_label: Sequence[str] = ()) -> tuple[Ints, A
         raw.summary.doubts += _doubts_of_images(raw, codes)
         raw.summary.doubts += _doubts_of_blocks(raw, codes)
         names = [class_name(c) for c in classes]
+        raw.summary.doubts += _doubts_of_class_columns(raw, names)
         raw.summary.doubts += _doubts_of_test(raw, codes, names)
         raw.summary.doubts += _doubts_of_folders(raw, codes, names)
         decimal = "." if raw.table is None else raw.table.decimal
@@ -229,6 +229,26 @@ def _doubts_of_names(raw: RawItems, codes: Ints) -> list[str]:
     return [
         f"feature {listed(found)} is called like labels; if it tells them, pass --ignore "
         f"{found[0]} (ignore=[{found[0]}])"
+    ]
+
+
+def _doubts_of_class_columns(raw: RawItems, names: Sequence[str]) -> list[str]:
+    """Doubt features with a name for each class, such as votes_cat and votes_dog."""
+    columns = {name.casefold(): name for name in raw.columns or ()}
+    around: set[tuple[str, str]] | None = None  # what is before and behind the name of a class
+    for name in names if len(names) > 1 else ():
+        form = re.compile(rf"(|.*[_\W]){re.escape(name.casefold())}([_\W].*|)", re.DOTALL)
+        found = {(m[1], m[2]) for m in map(form.fullmatch, columns) if m}
+        around = found if around is None else around & found
+        if not around or not any(map(str.isalpha, name)):
+            return []
+    if not around:
+        return []
+    before, behind = min(around)
+    alike = [repr(columns[f"{before}{name.casefold()}{behind}"]) for name in names]
+    return [
+        f"features {listed(alike)} are called like the classes; if they tell the labels, as votes "
+        "and probabilities do, pass --ignore A,B (ignore=['A', 'B'])"
     ]
 
 

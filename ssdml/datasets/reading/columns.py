@@ -22,6 +22,7 @@ from ssdml.datasets.reading.names import (
     NO_CLASSES,
     NUMBERED,
     OWNER,
+    PREDICTED,
     QUANTITY,
     TIME,
     Choice,
@@ -337,9 +338,9 @@ class Chooser:
     def _guessed_label(self, free: Sequence[str], alike: list[str]) -> str:
         """Return the column that could be labels by its cells, and doubt it; ask if several do."""
         likely = [n for n in free if self._may_be_guessed(n)]
+        likely = [n for n in likely if not PREDICTED.fullmatch(folded(n))] or likely
         texts = [n for n in likely if self.kinds[n] == "text" and not self.has_words(n)]
-        numbers = [n for n in likely if self.kinds[n] == "number"]
-        integers = [n for n in numbers if _are_whole(self._known(n))]
+        integers = [n for n in likely if self.kinds[n] == "number" and _are_whole(self._known(n))]
         others = {self.roles.split, *self.roles.left_out, *filter(self._names_rows, free)}
         last = next((n for n in reversed(self.names) if n not in others), None)
         partly = [n for n in (*texts, *integers) if self.cells.numbers(n).missing.any()]

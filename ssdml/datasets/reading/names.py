@@ -33,6 +33,8 @@ NO_CLASSES = re.compile(
     r"reviewer|interviewer|(annotated|created|edited|labell?ed|modified|reviewed|started|submitted|"
     r"updated)[_\-. ]?by"
 )
+# What another model says of the labels.
+PREDICTED = re.compile(r"(.*[_\W])?(pred|preds|predicted|predictions?|y_?hat|y_?pred)([_\W].*)?")
 # Large numbers of these are no quantities: postal codes, phones, numbers of accounts and the like.
 NUMBER_OF = (
     "account|card|case|client|contract|customer|employee|fax|invoice|member|mobile|nhs|order|"

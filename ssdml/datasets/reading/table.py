@@ -24,7 +24,7 @@ LABEL_NAMES = ("label", "labels", "target", "class", "y", "category", "intent", 
 LABEL_WORD = re.compile(r"(.*[_\W])?(labels?|target|class)([_\W].*)?", re.DOTALL)
 # Names of labels, also in other languages, that decide if those above leave several columns.
 LABEL_HINT = re.compile(
-    r"(.*[_\W])?(ground[_\W]?truth|gt|y_true|lbl|cls|outcome|diagnosis|sentiment|emotion|topic|genre|"
+    r"(.*[_\W])?(ground[_\W]?truth|gt|gold|y_true|lbl|cls|outcome|diagnosis|sentiment|emotion|topic|genre|"
     r"survived|churn(ed)?|klasse|kategorie|zielvariable|clase|etiqueta|categor[ií]a|classe|étiquette|"
     r"cat[ée]gorie|r[óo]tulo|etichetta|klasa|etykieta|kategoria|класс|метка|категория|etiket|sınıf|"
     r"klass|标签|標籤|类别|類別|分类|ラベル|クラス|カテゴリー?|라벨|레이블|클래스|nhãn)([_\W].*)?",

@@ -57,3 +57,30 @@ def test_a_list_beside_plain_labels_is_its_only_label(tmp_path):
     data = read_dataset(tmp_path / "t.jsonl", Choice())
     assert data.class_names == ("cat", "dog")
     assert data.y.tolist() == [0, 1, -1, 0] * 2
+
+
+@pytest.mark.parametrize("form", ["votes_{}", "{} (%)", "P({})", "{}"])
+def test_features_called_like_all_classes_are_told(tmp_path, rng, form):
+    told = "are called like the classes; if they tell the labels"
+    votes = {form.format(name.title()): rng.random(20) for name in ("cat", "dog")}
+    frame = pd.DataFrame({"a": rng.normal(size=20), **votes, "label": ["cat", "dog"] * 10})
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    assert told in str(read_dataset(path, Choice()).summary)
+    for other in (
+        frame.assign(label=["cat", "eel"] * 10),  # not of all classes
+        frame.set_axis(["a", "category_x", "dogma_x", "label"], axis=1),
+        frame.set_axis(["a", "x1", "x2", "label"], axis=1).assign(label=["1", "2"] * 10),
+    ):
+        other.to_csv(path, index=False)
+        assert told not in str(read_dataset(path, Choice()).summary)
+
+
+@pytest.mark.parametrize("name", ["gold", "what"])
+def test_predictions_are_not_guessed_beside_labels(tmp_path, name):
+    texts = [f"a text about {i}" for i in range(20)]
+    frame = pd.DataFrame({"text": texts, name: ["cat", "dog"] * 10, "pred": ["dog", "cat"] * 10})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert f"column '{name}'" in read_dataset(tmp_path / "t.csv", Choice()).summary.facts["labels"]
+    frame.drop(columns=name).to_csv(tmp_path / "t.csv", index=False)
+    assert "column 'pred'" in read_dataset(tmp_path / "t.csv", Choice()).summary.facts["labels"]
