@@ -56,6 +56,7 @@ FRACTION = re.compile(r"[.e]", re.IGNORECASE)
 IMAGES = re.compile(
     rb"\x89PNG\r\n|\xff\xd8\xff|GIF8|II\*\0|MM\0\*|RIFF.{4}WEBP|BM.{4}\0{4}", re.DOTALL
 )
+AUDIO = re.compile(rb"RIFF.{4}WAVE|fLaC|OggS|ID3|\xff[\xf2\xf3\xfb]", re.DOTALL)
 LONG = 8  # numbers side by side that are a vector, whatever the other columns hold
 PIXELS = 2 * LONG  # numbers side by side that need not be fractions
 
@@ -168,7 +169,8 @@ class Cells:
         if types.is_temporal(kind):
             return "date"
         if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-            return "image"
+            first = next(cell.as_py()["bytes"] for cell in column if cell.is_valid)
+            return "other" if isinstance(first, bytes) and AUDIO.match(first) else "image"
         if types.is_binary(kind) or types.is_large_binary(kind):
             first = next(cell for cell in column if cell.is_valid)
             return "image" if IMAGES.match(first.as_py()) else "other"

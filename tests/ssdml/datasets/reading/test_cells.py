@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
@@ -268,3 +269,14 @@ def test_dots_beside_numbers_below_a_thousand_are_doubted(tmp_path, separator, c
     doubts = read_dataset(tmp_path / "t.csv", Choice()).summary.doubts
     told = "in column a, '1.200' is read as 1.2; if dots separate thousands, remove them"
     assert (told in doubts) == is_told
+
+
+@pytest.mark.parametrize("begin", [b"RIFF\0\0\0\0WAVEfmt ", b"fLaC\0", b"ID3\3", b"\xff\xfb\x90"])
+def test_sounds_are_no_images(tmp_path, begin):
+    rows = [{"bytes": begin + bytes(9), "path": f"{i}.wav"} for i in range(4)]
+    table = pa.table({"audio": rows, "label": ["a", "b"] * 2})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="besides the label; audio cannot be used"):
+        read_dataset(tmp_path / "t.parquet", Choice())
+    parquet.write_table(table.append_column("x", [[0.5, 2.5, 1, 4]]), tmp_path / "t.parquet")
+    assert read_dataset(tmp_path / "t.parquet", Choice()).columns == ("x",)
