@@ -11,13 +11,7 @@ import torch
 
 from ssdml.graphs.triplets import Triplets
 from ssdml.utils.torch_tools import HALVES, check_float_matrix, check_integers
-from ssdml.utils.validation import (
-    UNLABELED,
-    check_number,
-    check_tensor,
-    warn,
-    warn_of_wrapped,
-)
+from ssdml.utils.validation import UNLABELED, check_number, check_tensor, warn, warn_of_wrapped
 
 NEEDS, SAMPLER = "a labeled row", "class_batches"  # of most losses
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
