@@ -147,18 +147,18 @@ class Shaped(InputFeatures):
 
 
 @pytest.mark.parametrize(
-    ("change", "shape"),
+    ("change", "message"),
     [
-        (lambda X: X[:1], r"\(1, 4\)"),
-        (lambda X: X[:, 0], r"\(\d+,\)"),
-        (lambda X: X[None], r"\(1, \d+, 4\)"),
-        (lambda X: None, r"\(\)"),
+        (lambda X: X[:1], r"must return one row .*; got shape \(1, 4\)"),
+        (lambda X: X[:, 0], r"must return one row .*; got shape \(\d+,\)"),
+        (lambda X: X[None], r"must return one row .*; got shape \(1, \d+, 4\)"),
+        (lambda X: None, r"embedding must be an array or a table of numbers; got NoneType"),
     ],
 )
-def test_embeddings_have_a_row_per_sample(blobs, tmp_path, change, shape):
+def test_embeddings_have_a_row_per_sample(blobs, tmp_path, change, message):
     (row,) = compare(blobs, {"m": lambda seed, n: Shaped(change)}, out=tmp_path, seeds=[0])
     assert row["status"] == "failed"
-    assert re.search(rf"Shaped.transform must return one row .*; got shape {shape}", row["error"])
+    assert re.search(rf"Shaped.transform:? {message}", row["error"])
 
 
 def test_undefined_scores_are_failures(blobs, tmp_path, monkeypatch):
