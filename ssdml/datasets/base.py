@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Dataset"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Samples with their labels.
 
@@ -53,6 +53,12 @@ class Dataset:
         If y are not whole numbers, one per sample, below the number of `class_names`; or if the
         name or a class name is not text in UTF-8, as file names may be: results could not
         be written.
+
+    Examples
+    --------
+    >>> from ssdml.datasets import load_dataset
+    >>> load_dataset("digits")
+    <Dataset 'digits': 1797 samples in 10 classes, 1797 labeled>
     """
 
     name: str
@@ -88,6 +94,13 @@ class Dataset:
                     f"{where}: {what} must be text in UTF-8; got {wrong[0]!a}. Rename the {of} or "
                     "its folder."
                 )
+
+    def __repr__(self) -> str:
+        testing = "" if self.test is None else f", {np.count_nonzero(self.test)} for testing"
+        return (
+            f"<Dataset {self.name!r}: {len(self.y)} samples in {len(self.class_names)} classes, "
+            f"{np.count_nonzero(self.y != UNLABELED)} labeled{testing}>"
+        )
 
     def of_rows(self, rows: Any) -> Dataset:
         """Return the data set of these rows: a slice, indices or a mask.

@@ -20,3 +20,9 @@ from ssdml.datasets import Dataset
 def test_labels_are_numbers_of_classes(y, message):
     with pytest.raises(ValueError, match=f"^Dataset: y must (be )?{message}"):
         Dataset("mine", np.eye(3), np.array(y), ("a", "b"))
+
+
+def test_a_data_set_is_shown_in_one_line():
+    y, test = np.array([0, 1, -1, 1]), np.array([False, False, False, True])
+    shown = repr(Dataset("mine", np.eye(4), y, ("a", "b"), test))
+    assert shown == "<Dataset 'mine': 4 samples in 2 classes, 3 labeled, 1 for testing>"
