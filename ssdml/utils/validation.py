@@ -453,7 +453,7 @@ def warn_of_wrapped(values: npt.NDArray[Any], who: str, name: str) -> None:
     if has_wrapped(values):
         warn(
             f"{who}: {name} must be signed for -1 to mark unlabeled rows; got {values.max()} in "
-            f"{values.dtype}, which -1 becomes there. Pass signed integers.",
+            f"{values.dtype}, which -1 becomes there. Pass signed integers."
         )
 
 
@@ -471,6 +471,8 @@ def whole_labels(y: Any, n_samples: int, who: str) -> Ints:
         raise ValueError(
             f"{who}: y must have shape ({n_samples},), one label per row; got shape {labels.shape}."
         )
+    if labels.dtype == object and all(type(c) is int or isinstance(c, np.integer) for c in labels):
+        labels = np.array(labels.tolist())  # as of rows of a table with other types
     kind = labels.dtype.kind
     if kind not in "iuf" or (kind == "f" and not (labels == np.rint(labels)).all()):
         raise TypeError(

@@ -46,7 +46,10 @@ def test_choose_suggests_the_nearest_name(name, message):
         choose({"knn": 0, "rbf": 1}, name, "affinity")
 
 
-@pytest.mark.parametrize("given", [[0, -1, 3], np.array([0, -1, 3], np.int8), [0.0, -1.0, 3.0]])
+@pytest.mark.parametrize(
+    "given",
+    [[0, -1, 3], np.array([0, -1, 3], np.int8), [0.0, -1.0, 3.0], np.array([0, -1, 3], object)],
+)
 def test_labels_become_integers(given):
     labels = check_labels(given, 3, "here")
     np.testing.assert_array_equal(labels, [0, UNLABELED, 3])
@@ -63,6 +66,7 @@ def test_labels_become_integers(given):
         ([False, True, True], "False in row 0, dtype bool"),
         (np.array([2, 1, "a"], dtype=object), "'a' in row 2, dtype object"),
         ([2, 1, "a"], "'a' in row 2, dtype <U21"),
+        (np.array([2, 1, True], dtype=object), "True in row 2, dtype object"),
     ],
 )
 def test_invalid_labels_point_to_the_encoder(given, got):
