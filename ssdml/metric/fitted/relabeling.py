@@ -153,7 +153,9 @@ class RelabelingMixin(KeptFit):
         of a fit. New labels enter ``held_out_`` with the probabilities from before they were given.
         Otherwise all of these are learned again (L as the discriminants of the classes, without
         triplets), in 30% to 60% of the time. Either way the accuracy is within half a point of
-        that of a new fit. ``triplets_``, ``history_`` and ``stage_seconds_`` stay those of the fit.
+        that of a new fit. After :meth:`load`, all are learned again, as the coefficients of the
+        classifiers are not saved. ``triplets_``, ``history_`` and ``stage_seconds_`` stay those of
+        the fit.
 
         Examples
         --------
