@@ -126,8 +126,8 @@ def check_weights(matrix: Any, who: str, name: str) -> sparse.csr_array:
         worst = difference.data.argmax()
         raise ValueError(
             f"{who}: {name} must be symmetric; weights differ by {difference.data[worst]:.3g} from "
-            f"their transpose, {_edge(difference, worst)}. Use ({name} + {name}.T) / 2; of "
-            f"distances, knn_graph({name}, n_neighbors, method='precomputed')."
+            f"their transpose, {_edge(difference, worst)}. Use ({name} + {name}.T) / 2, or "
+            f"for distances, knn_graph({name}, n_neighbors, method='precomputed')."
         )
     return weights
 

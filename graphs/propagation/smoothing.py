@@ -63,7 +63,8 @@ def smooth_rows(
             f"got {len(rows)}."
         )
     with np.errstate(under="ignore"):
-        center = rows.mean(axis=0, dtype=np.float64)  # stays; of far rows, the solver sees it alone
+        # Walks keep constants; rows far from 0 would lose their digits.
+        center = rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)
         with threads(count_threads(n_jobs, "smooth_rows")) as pool:
             smoothed = Diffusion(weights, pool).smooth(rows - center, decay, tol=tol)
         shares = np.where(weights.sum(axis=1) > 0, 1, 1 - decay)

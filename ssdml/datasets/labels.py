@@ -55,7 +55,9 @@ MOST_RATINGS = 20  # numbers that may be classes although they are fractions
 LEAST_PER_CLASS = 5  # samples on average, if whole numbers are classes in spite of gaps
 QUANTITY = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d{1,2})?")
 FEW_ROWS = 5  # that do, if no label occurs twice
-LEAST_BLOCK = 3  # rows of a class below each other
+LEAST_BLOCK, MOST_UNEVEN = 3, 5  # rows of a class below each other, and times those of others
+ANSWERS = {"yes", "no", "true", "false", "y", "n", "t", "f"}
+DIGIT = re.compile(r"\d")
 WRITTEN = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # a number by pandas, not 1E5
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&#]\s*")  # several labels
@@ -233,22 +235,25 @@ def _doubts_of_names(raw: RawItems, codes: Ints) -> list[str]:
 
 
 def _doubts_of_class_columns(raw: RawItems, names: Sequence[str]) -> list[str]:
-    """Doubt features with a name for each class, such as votes_cat and votes_dog."""
+    """Doubt features with a name for each class, such as votes_cat and votes_dog.
+
+    Several for each, or for yes and no, are rather answers to several questions.
+    """
     columns = {name.casefold(): name for name in raw.columns or ()}
-    around: set[tuple[str, str]] | None = None  # what is before and behind the name of a class
-    for name in names if len(names) > 1 else ():
-        form = re.compile(rf"(|.*[_\W]){re.escape(name.casefold())}([_\W].*|)", re.DOTALL)
-        found = {(m[1], m[2]) for m in map(form.fullmatch, columns) if m}
-        around = found if around is None else around & found
-        if not around or not any(map(str.isalpha, name)):
+    found = []  # what is before and behind the name of each class
+    for name in map(str.casefold, names):
+        form = re.compile(rf"(|.*[_\W]){re.escape(name)}([_\W].*|)", re.DOTALL)
+        found.append({(m[1], m[2]) for m in map(form.fullmatch, columns) if m})
+        if not found[-1] or name in ANSWERS or not any(map(str.isalpha, name)):
             return []
-    if not around:
+    around = set.intersection(*found) if len(found) > 1 else set()
+    if len(around) != 1:
         return []
-    before, behind = min(around)
+    ((before, behind),) = around
     alike = [repr(columns[f"{before}{name.casefold()}{behind}"]) for name in names]
     return [
-        f"features {listed(alike)} are called like the classes; if they tell the labels, as votes "
-        "and probabilities do, pass --ignore A,B (ignore=['A', 'B'])"
+        f"features {listed(alike)} are named after the classes; if they reveal the labels, as "
+        "votes and probabilities do, pass --ignore A,B (ignore=['A', 'B'])"
     ]
 
 
@@ -292,20 +297,23 @@ def _doubts_of_repeated(raw: RawItems, codes: Ints) -> list[str]:
 
 
 def _doubts_of_blocks(raw: RawItems, codes: Ints) -> list[str]:
-    """Doubt labels above several empty cells each, as merged cells have, from the first row on.
+    """Doubt one label per class, each above several empty cells, about equally many.
 
-    No class has two.
+    Files of merged cells have these from the first row on.
     """
     rows = np.flatnonzero(codes >= 0)
     heights = np.diff([*rows, len(codes)])
     if raw.table is None or len(rows) < 2 or rows[0] or heights.min() < LEAST_BLOCK:
         return []
+    if heights.max() > MOST_UNEVEN * heights.min():
+        return []
+    name = repr(raw.label_column)
     without = [label for label in raw.labels[codes < 0].tolist() if label == label and label]
     if without or len(np.unique(codes[rows])) < len(rows):
         return []
     return [
-        "each class has one label, above empty cells, as of merged cells; if it is also that of "
-        f"the rows below, write it into them: frame[{raw.label_column!r}].ffill()"
+        "each class has one label, above empty cells, as merged cells are saved; if the rows below "
+        f"have the same label, fill them: frame[{name}] = frame[{name}].ffill()"
     ]
 
 
@@ -417,7 +425,7 @@ def _doubts_of_labels(names: Sequence[str], without: Sequence[Any]) -> list[str]
 
 
 def _doubts_of_codes(names: Sequence[str]) -> list[str]:
-    """Doubt numbers that count from 0 or 1 beside as many names, unless these are signs as well.
+    """Doubt numbers that count from 0 or 1 beside as many names, but not beside letters or bins.
 
     Examples
     --------
@@ -428,11 +436,11 @@ def _doubts_of_codes(names: Sequence[str]) -> list[str]:
     others = [name for name in names if name not in codes]
     if codes[:2] not in (["0", "1"], ["1", "2"]) or len(codes) > len(others):
         return []
-    if any(len(name) < 2 or is_number(name) for name in others):
+    if any(len(name) < 2 or DIGIT.search(name) for name in others):
         return []
     return [
         f"classes {listed(codes)} are numbers, but {listed(others)} are names; if the numbers are "
-        "codes of names, write the names in their place"
+        "codes of names, replace them with the names"
     ]
 
 

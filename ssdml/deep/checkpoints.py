@@ -115,17 +115,10 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
 
 
 def check_config(folder: Path, config: dict[str, Any], who: str) -> None:
-    """Raise if a run with another configuration has written the last checkpoint meanwhile."""
-    from safetensors import SafetensorError, safe_open
-
-    for file in _files(folder)[-1:]:
-        try:
-            check_regular(file)
-            with safe_open(file, framework="pt") as content:
-                saved = dict(json.loads((content.metadata() or {})["ssdml"])["config"])
-        except (SafetensorError, KeyError, TypeError, ValueError, OSError, RecursionError):
-            return  # damaged
-        _check_config(saved, config, file, who)
+    """Raise if a run with another configuration has written a checkpoint meanwhile."""
+    saved = saved_config(folder)
+    if saved is not None:
+        _check_config(saved, config, folder, who)
 
 
 def saved_config(folder: Path) -> dict[str, Any] | None:
@@ -190,14 +183,14 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     return known, tensors
 
 
-def _check_config(saved: dict[str, Any], config: dict[str, Any], file: Path, who: str) -> None:
+def _check_config(saved: dict[str, Any], config: dict[str, Any], path: Path, who: str) -> None:
     wanted = json.loads(json.dumps(config))
     names = sorted(name for name in saved | wanted if saved.get(name) != wanted.get(name))
     if names:
         differing = ", ".join(f"{name}={saved.get(name)!r}" for name in names[:4])
         raise ValueError(
             f"{who}: checkpoint_dir must hold checkpoints of the same parameters and data; got "
-            f"{differing} in {file}. Use another checkpoint_dir or empty this one."
+            f"{differing} in {path}. Use another checkpoint_dir or empty this one."
         )
 
 

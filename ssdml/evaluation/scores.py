@@ -298,8 +298,10 @@ def _holds_all(rows: Array, queries: Array) -> bool:
     """Whether rows hold all queries, which differ; queries of few values repeat by chance."""
     if not (rows == queries[0]).all(axis=1).any():  # saves the search for the others
         return False
-    own = {tuple(query) for query in queries.tolist()}
-    return len(own) == len(queries) and own.issubset(map(tuple, rows.tolist()))
+    own, among = (
+        {(row + 0.0).tobytes() for row in matrix.astype(np.float64)} for matrix in (queries, rows)
+    )
+    return len(own) == len(queries) and own <= among
 
 
 def _codes_among(

@@ -258,15 +258,17 @@ def _factories(
 def _check_factory(name: Any, factory: Any) -> None:
     """Raise unless a method of the caller's own has a name, and is made from a seed and n_jobs."""
     if not isinstance(name, str):
-        raise TypeError(f"compare: methods must have names as keys; got {name!r}. Pass '{name}'.")
+        raise TypeError(f"compare: keys of methods must be strings; got {name!r}. Pass '{name}'.")
     found, cause = repr(factory), None
     if callable(factory):
         try:
-            factory(0, None)
+            model = factory(0, None)
         except TypeError as error:
             found, cause = f"TypeError: {error}", error
         else:
-            return
+            if hasattr(model, "fit"):
+                return
+            found = repr(model)
     raise TypeError(
         f"compare: methods[{name!r}] must make an estimator; got {found.rstrip('.')}. Pass "
         "lambda random_state, n_jobs: ..., which returns a new one."

@@ -15,7 +15,6 @@ from ssdml.utils.validation import UNLABELED, check_number, check_tensor, warn, 
 
 NEEDS, SAMPLER = "a labeled row", "class_batches"  # of most losses
 HEAVIEST = 1e10  # sums of products of three weights must be finite in float32
-LIGHTEST = 1.2e-38  # weights below lose digits in float32, and become 0 below 1e-45
 
 
 class Batch(NamedTuple):
@@ -208,10 +207,7 @@ def _on_device(value: Any, device: torch.device) -> torch.Tensor:
 
 
 def promoted(tensor: torch.Tensor) -> torch.Tensor:
-    """Convert float16 and bfloat16 to float32; copy tensors of inference mode outside of it.
-
-    Autograd does not save them.
-    """
+    """Convert float16 and bfloat16 to float32; clone inference tensors: autograd saves none."""
     tensor = tensor.float() if tensor.dtype in HALVES else tensor
     is_foreign = can_check_values() and tensor.is_inference()
     return tensor.clone() if is_foreign and not torch.is_inference_mode_enabled() else tensor
@@ -386,12 +382,16 @@ def as_weights(
         )
     weights = promoted(given.to(rows.dtype))
     if can_check_values() and count:
-        _check_weights(given if given.is_floating_point() else weights, who)
+        lightest = torch.finfo(weights.dtype).tiny
+        _check_weights(given if given.is_floating_point() else weights, lightest, who)
     return weights
 
 
-def _check_weights(weights: torch.Tensor, who: str) -> None:
-    """Raise unless weights are finite, at least 0, and neither too large nor all too small."""
+def _check_weights(weights: torch.Tensor, lightest: float, who: str) -> None:
+    """Raise unless weights are finite, at least 0, and neither too large nor all too small.
+
+    Those below ``lightest`` lose digits in the dtype of the rows, or become 0.
+    """
     least, largest = (float(end) for end in weights.aminmax())  # NaN is both
     for end in (least, largest):
         if not 0 <= end < math.inf:
@@ -399,10 +399,9 @@ def _check_weights(weights: torch.Tensor, who: str) -> None:
                 f"{who}: weights must be finite and not negative; got {end}. Pass 0 for rows that "
                 "shall not count."
             )
-    if largest > HEAVIEST or 0 < largest < LIGHTEST:
-        bound = f"at most {HEAVIEST:g}"
-        if largest < LIGHTEST:
-            bound = f"above {LIGHTEST:g} in one row"
+    too_light = 0 < largest < lightest
+    if too_light or largest > HEAVIEST:
+        bound = f"above {lightest:.2g} in one row" if too_light else f"at most {HEAVIEST:g}"
         raise ValueError(
             f"{who}: weights must be {bound}; got {largest:g}. Divide them by their maximum."
         )

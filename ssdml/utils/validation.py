@@ -441,7 +441,7 @@ def has_wrapped(values: npt.NDArray[Any]) -> bool:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn of the line that called ssdml, through the libraries on the way."""
+    """Issue a warning at the line that called ssdml, also through other libraries."""
     frame, level = inspect.currentframe(), 1  # level 1 is this function
     while frame is not None and frame.f_globals.get("__name__", "").startswith(PASSED):
         frame, level = frame.f_back, level + 1

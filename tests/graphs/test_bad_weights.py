@@ -118,7 +118,7 @@ UNFIT = {
     "directed": (
         with_edge(9.0, 1, 6, mirrored=False),
         ValueError,
-        r"differ by 2.75 from their transpose, from row 1 to row 6. Use \(.* of distances, knn_gr",
+        r"differ by 2.75 from their transpose, from row 1 to row 6. Use \(.* for distances, knn_gr",
     ),
     "complex": (sparse.csr_array(W * 1j), TypeError, "real numbers; got dtype complex128"),
     "oblong": (sparse.csr_array((N, 9)), ValueError, r"square; got shape \(8, 9\)"),

@@ -21,13 +21,13 @@ from ssdml.datasets.reading.names import (
     KEY,
     NO_CLASSES,
     NUMBERED,
-    OWNER,
     PREDICTED,
     QUANTITY,
     TIME,
     Choice,
     added_columns,
     may_tell_split,
+    most_kinds,
     use_of_rows,
 )
 from ssdml.datasets.reading.samples import (
@@ -560,8 +560,8 @@ class Chooser:
         """Whether a column has such a name that no other content is likely."""
         if KEY.fullmatch(name) or KEY.fullmatch(folded(name)):
             return True
-        is_owner = self.kinds[name] == "number" and OWNER.fullmatch(folded(name)) is not None
-        return is_owner and 2 < self._n_codes(name) < np.inf
+        is_number = self.kinds[name] == "number"
+        return is_number and most_kinds(folded(name)) < self._n_codes(name) < np.inf
 
     def note_unused(self, name: str, reason: str) -> None:
         """Note that a column, which may be a feature, is none."""

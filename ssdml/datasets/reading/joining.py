@@ -30,6 +30,7 @@ def joined(folder: Path, parts: list[Part]) -> Table:
     """
     import pyarrow as pa
 
+    parts = _spelled_alike(parts)
     _check_alike(folder, parts)
     _refuse_copies(folder, [table for _, table in parts])
     tables, has_splits = [], len({split for split, _ in parts}) > 1
@@ -87,7 +88,6 @@ def _check_alike(folder: Path, parts: list[Part]) -> None:
                 f"{folder}: its tables must name the labels alike; got {one[0]!r} and "
                 f"{other[0]!r}. Rename one of these columns."
             )
-    _check_spelling(folder, parts)
     columns = [{n for n in t.columns.column_names if not names_labels(n)} for _, t in parts]
     every = set().union(*columns)
     for (_, table), own in zip(parts, columns, strict=True):
@@ -99,17 +99,27 @@ def _check_alike(folder: Path, parts: list[Part]) -> None:
             )
 
 
-def _check_spelling(folder: Path, parts: list[Part]) -> None:
-    """Raise ValueError if two tables write the name of a column in another case."""
-    spelled: dict[str, tuple[str, Table]] = {}
-    for _, table in parts:
-        for name in table.columns.column_names:
-            known, other = spelled.setdefault(folded(name), (name, table))
-            if known not in table.columns.column_names:
-                raise ValueError(
-                    f"{folder}: its tables must name the columns alike; got {known!r} in "
-                    f"{other.path} and {name!r} in {table.path}. Rename one of them."
-                )
+def _spelled_alike(parts: list[Part]) -> list[Part]:
+    """Write the names of columns in the case that is first, unless a table has both.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> tables = [pa.table({name: [1]}) for name in ("Id", "id")]
+    >>> parts = [(None, Table(Path("t.csv"), table, str)) for table in tables]
+    >>> [table.columns.column_names for _, table in _spelled_alike(parts)]
+    [['Id'], ['Id']]
+    """
+    counts = [Counter(map(folded, table.columns.column_names)) for _, table in parts]
+    first: dict[str, str] = {}
+    alike = []
+    for split, table in parts:
+        names = table.columns.column_names
+        for number, name in enumerate(names):
+            if all(count[folded(name)] < 2 for count in counts):
+                names[number] = first.setdefault(folded(name), name)
+        alike.append((split, replace(table, columns=table.columns.rename_columns(names))))
+    return alike
 
 
 def _refuse_copies(folder: Path, tables: list[Table]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -21,13 +22,18 @@ KEY = re.compile(
     rf"(.*[_\-. ])?({OF_ID})?(id|ids|idx|uid|uuid|guid)|[cpst]id|.*[a-z]I[dD]", re.ASCII
 )
 # Whose rows these are: a number of them is an id, which several rows may have.
-WHOSE = "(subject|patient|participant|respondent|specimen|sample|customer|client|user|volunteer"
-WHOSE += "|annotator|rater|device|kunde|patientin|proband|cliente?|paciente|sujeto|usuario|sujet)"
+WHOSE = "(subject|patient|participant|respondent|specimen|sample|volunteer|patientin|proband|"
+WHOSE += "paciente|sujeto|sujet)"
 OWNER = re.compile(  # but not age_patient
     rf"{WHOSE}|(.*[_\-. ])?{WHOSE}[_\-. ]?(code[_\-. ])?(no|nr|num|number|code|#)"
-    "|[efgmoqr]id|c[oó]digo|codice"
 )
-# Columns of no name, and who wrote or labeled a row, which is hardly its class.
+# These may be ids or, if there are few, kinds.
+ID_OR_KIND = re.compile(
+    "(annotator|cliente?|customer|device|kunde|rater|user|usuario)([_\\-. ]?(no|nr|num|number|#))?|"
+    "[efgoqr]id|c[oó]digo|codice"
+)
+MOST_KINDS = 20
+# Unnamed columns, and columns of who wrote or labeled a row, which is hardly its class.
 NO_CLASSES = re.compile(
     r"unnamed: \d+(\.\d+)?|(user|screen)[_\-. ]?name|user|annotator|rater|worker|coder|labell?er|"
     r"reviewer|interviewer|(annotated|created|edited|labell?ed|modified|reviewed|started|submitted|"
@@ -103,6 +109,19 @@ class Choice:
         of_model = ("text", "features") if self.model is not None else ()
         roles = ("label", "text", "id", "features", "ignore")
         return [role for role in roles if getattr(self, role) and role not in of_model]
+
+
+def most_kinds(name: str) -> float:
+    """Return how many different whole numbers of this name may be no ids.
+
+    Examples
+    --------
+    >>> most_kinds("patient"), most_kinds("device"), most_kinds("age")
+    (2, 20, inf)
+    """
+    if OWNER.fullmatch(name):
+        return 2
+    return MOST_KINDS if ID_OR_KIND.fullmatch(name) else math.inf
 
 
 def use_of_rows(name: str, n_codes: float) -> str | None:

@@ -24,7 +24,7 @@ LABEL_NAMES = ("label", "labels", "target", "class", "y", "category", "intent", 
 LABEL_WORD = re.compile(r"(.*[_\W])?(labels?|target|class)([_\W].*)?", re.DOTALL)
 # Names of labels, also in other languages, that decide if those above leave several columns.
 LABEL_HINT = re.compile(
-    r"(.*[_\W])?(ground[_\W]?truth|gt|gold|y_true|lbl|cls|outcome|diagnosis|sentiment|emotion|topic|genre|"
+    r"(.*[_\W])?(ground[_\W]?truth|gt|y_true|lbl|cls|outcome|diagnosis|sentiment|emotion|topic|genre|"
     r"survived|churn(ed)?|klasse|kategorie|zielvariable|clase|etiqueta|categor[ií]a|classe|étiquette|"
     r"cat[ée]gorie|r[óo]tulo|etichetta|klasa|etykieta|kategoria|класс|метка|категория|etiket|sınıf|"
     r"klass|标签|標籤|类别|類別|分类|ラベル|クラス|カテゴリー?|라벨|레이블|클래스|nhãn)([_\W].*)?",
@@ -76,8 +76,7 @@ RESPONDENT = re.compile(r"respondent[ _]?id")  # as SurveyMonkey calls the first
 OF_RESPONSES = re.compile(r"(open-ended )?response", re.IGNORECASE)  # below a question
 RULE = re.compile(r":?-{2,}:?|:-:?|-:")  # below a header
 MOST_ABOVE = 20  # rows of titles and remarks above a header
-LEAST_AXIS, LONG_AXIS = 4, 8  # numbers that may be an axis, that hardly are anything else
-EVEN = 1.1  # the ratio of steps that are equal but for rounding
+LEAST_AXIS, LONG_AXIS, EVEN = 4, 8, 1.1  # numbers of an axis, of a clear one, ratio of its steps
 YEARS = {float(year) for year in range(1700, 2101)}
 LETTER = re.compile(r"[^\W\d_]")
 MAX_CELLS = 10**6  # of the rows that decide whether there is a header
@@ -99,9 +98,7 @@ class Table:
     decimal: str = "."  # of numbers in cells that are text
     marks: Mapping[str, str] = field(default_factory=dict)  # of Orange: meta, ignore or weight
     root: Path | None = None  # of the files that cells name, if it is not the folder of the table
-    starts: tuple[
-        int, ...
-    ] = ()  # the first rows of the second table and others, if some are joined
+    starts: tuple[int, ...] = ()  # first rows of the second table and others, if joined
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)
@@ -228,17 +225,20 @@ def _numbers(row: Sequence[Any]) -> list[float]:
 
 
 def _is_axis(first: Sequence[Any], rest: Sequence[Sequence[Any]]) -> bool:
-    """Whether the numbers of the first row rise or fall, or do so evenly, and of no next row do.
+    """Whether the first row is an axis: its numbers are monotonic, those of the next rows are not.
 
-    Below them are other numbers, unless there are many and another cell is a name or empty.
+    Where those are, too, as reflectances may be, only the first are evenly spaced. They lie beyond
+    the numbers below them, unless there are many and the other cells are names or empty.
     """
     axis, *others = map(_numbers, (first, *rest[:MOST_ABOVE]))
     if not any(_rises(axis, r) and not any(_rises(o, r) for o in others) for r in (EVEN, np.inf)):
         return False
     below = [_numbers([row[j] for row in rest]) for j, c in enumerate(first) if is_number(c)]
-    if len(first) > len(axis) >= LONG_AXIS or not all(below):
-        return all(below)
-    are_apart = all(not min(c) <= n <= max(c) for n, c in zip(axis, below, strict=True))
+    names = [str(cell or "") for cell in first if not is_number(cell)]
+    if names and len(axis) >= LONG_AXIS and not any(re.search(r"\d", name) for name in names):
+        return all(below)  # a date or an id has a digit
+    pairs = zip(axis, below, strict=True)
+    are_apart = all(cells and not min(cells) <= number <= max(cells) for number, cells in pairs)
     return are_apart and max(len(axis), len(rest)) >= LONG_AXIS
 
 
@@ -246,7 +246,7 @@ def _rises(numbers: list[float], ratio: float) -> bool:
     """Whether numbers rise or fall throughout, by steps of at most this ratio."""
     order = 1 if numbers[:1] < numbers[-1:] else -1
     steps = [later - earlier for earlier, later in pairwise(numbers[::order])]
-    return len(numbers) >= LEAST_AXIS and max(steps) <= ratio * min(steps)
+    return len(numbers) >= LEAST_AXIS and 0 < max(steps) <= ratio * min(steps)
 
 
 def _is_mark(cell: str) -> bool:

@@ -12,11 +12,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import check_cells, choose
+from ssdml.utils.validation import check_rows, choose
 
 
 class Compared(Protocol):
@@ -74,8 +73,8 @@ def embed(model: Any, X: Array) -> Array:
     if not hasattr(model, "transform"):
         return X
     who = f"{type(model).__name__}.transform"
-    Z = np.asarray(check_cells(model.transform(X), who, "embedding"))  # of a table, by set_output
-    if Z.shape[:-1] != (len(X),):
+    Z = check_rows(model.transform(X), who, "embedding")
+    if len(Z) != len(X):
         raise ValueError(
             f"{who} must return one row per sample, shape ({len(X)}, n_components); got shape "
             f"{Z.shape}."

@@ -193,8 +193,8 @@ def write_onnx(
     if shape_of_input is not None and isinstance(shape_of_input[0], int):
         raise ValueError(
             f"{who}: backbone must be a module that torch.export can trace for any number of "
-            f"samples; got one whose graph takes {shape_of_input[0]}. Write x.shape[0] for len(x), "
-            "or -1 in its place; or use save."
+            f"samples; got one whose graph takes {shape_of_input[0]}. Use x.shape[0] or -1, not "
+            "len(x); or use save."
         )
     with atomic_write(as_path(path)) as unfinished:
         program.save(unfinished, external_data=False)

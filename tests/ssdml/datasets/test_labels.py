@@ -23,7 +23,7 @@ def summary_of(labels, path):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "xlsx"])
-@pytest.mark.parametrize("heights", [(10, 10, 10), (3, 20)])
+@pytest.mark.parametrize("heights", [(10, 10, 10), (4, 20)])
 def test_labels_in_the_first_rows_of_blocks_are_told(tmp_path, suffix, heights):
     path = tmp_path / f"t.{suffix}"
     labels = [
@@ -37,6 +37,7 @@ def test_labels_in_the_first_rows_of_blocks_are_told(tmp_path, suffix, heights):
         [*labels, "a", None, None],  # a class twice
         [*labels, "x", "y"],  # no empty cells below one
         ["?" if label is None else label for label in labels],
+        [*labels, *[None] * 100],  # a few labels, the last of them far above the end
     ):
         assert TOLD not in summary_of(others, path)
 
@@ -45,7 +46,8 @@ def test_labels_in_the_first_rows_of_blocks_are_told(tmp_path, suffix, heights):
 def test_numbers_beside_names_are_told(tmp_path, codes):
     path, told = tmp_path / "t.csv", "if the numbers are codes of names"
     assert told in summary_of([*codes, "cat", "dog"] * 5, path)
-    for labels in ([*codes], ["cat", codes[0]], [*codes, *"ab"], ["3", "4", "cat", "dog"]):
+    others = (["cat", codes[0]], [*codes, *"ab"], [*codes, "3-5", "6+"], ["3", "4", "cat", "dog"])
+    for labels in ([*codes], *others):
         assert told not in summary_of(labels * 5, path)
 
 
@@ -61,7 +63,7 @@ def test_a_list_beside_plain_labels_is_its_only_label(tmp_path):
 
 @pytest.mark.parametrize("form", ["votes_{}", "{} (%)", "P({})", "{}"])
 def test_features_called_like_all_classes_are_told(tmp_path, rng, form):
-    told = "are called like the classes; if they tell the labels"
+    told = "are named after the classes; if they reveal the labels"
     votes = {form.format(name.title()): rng.random(20) for name in ("cat", "dog")}
     frame = pd.DataFrame({"a": rng.normal(size=20), **votes, "label": ["cat", "dog"] * 10})
     path = tmp_path / "t.csv"
@@ -71,6 +73,8 @@ def test_features_called_like_all_classes_are_told(tmp_path, rng, form):
         frame.assign(label=["cat", "eel"] * 10),  # not of all classes
         frame.set_axis(["a", "category_x", "dogma_x", "label"], axis=1),
         frame.set_axis(["a", "x1", "x2", "label"], axis=1).assign(label=["1", "2"] * 10),
+        frame.set_axis(["a", "x_no", "x_yes", "label"], axis=1).assign(label=["no", "yes"] * 10),
+        frame.assign(n_cat=1.5, n_dog=frame["a"]),  # two for each class
     ):
         other.to_csv(path, index=False)
         assert told not in str(read_dataset(path, Choice()).summary)

@@ -174,7 +174,7 @@ def test_embedding_with_nan_fails(blobs, tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, "lost", lambda seed, n_jobs: Lost())
     (row,) = compare(blobs, ["lost"], out=tmp_path, seeds=[0])
     assert row["status"] == "failed"
-    assert "holds NaN or infinite entries" in row["error"]
+    assert "Lost.transform: embedding must be finite; got nan at row 0" in row["error"]
 
 
 def test_resume_retries_failed_runs_only(blobs, tmp_path, recorder, broken_method, monkeypatch):
@@ -309,12 +309,17 @@ def test_factories_of_other_arguments_and_keys_are_named(blobs, tmp_path):
     message = r"methods\['mine'\] must make an .*; got TypeError: .*argument.*Pass lambda random"
     with pytest.raises(TypeError, match=message):
         compare(blobs, {"mine": lambda seed: SSDML()}, out=tmp_path / "out")
-    with pytest.raises(TypeError, match=r"must have names as keys; got 1\. Pass '1'"):
+    with pytest.raises(TypeError, match=r"methods\['mine'\] must make an estimator; got None\."):
+        compare(blobs, {"mine": lambda seed, n_jobs: None}, out=tmp_path / "out")
+    with pytest.raises(TypeError, match=r"keys of methods must be strings; got 1\. Pass '1'"):
         compare(blobs, {1: lambda random_state, n_jobs: SSDML()}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("convert", [pd.DataFrame, pl.DataFrame, torch.tensor, list])
+as_objects = partial(np.asarray, dtype=object)
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame, pl.DataFrame, torch.tensor, list, as_objects])
 def test_embeddings_may_be_tables_and_tensors(blobs, tmp_path, convert):
     class Converted(PCA):
         def transform(self, X):

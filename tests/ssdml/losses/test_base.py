@@ -268,6 +268,14 @@ def test_weights_that_lose_their_digits_are_refused(largest):
         BinomialDevianceLoss()(torch.eye(2), torch.tensor([0, 1]), weights=weights)
 
 
+def test_tiny_weights_keep_their_digits_in_float64():
+    rows, labels = torch.eye(3, dtype=torch.float64), torch.tensor([0, 1, 0])
+    weights = torch.tensor([1.0, 2, 3], dtype=torch.float64)
+    loss = BinomialDevianceLoss()
+    value = loss(rows, labels, weights=1e-40 * weights)
+    torch.testing.assert_close(value, loss(rows, labels, weights=weights))
+
+
 @pytest.mark.parametrize("scale", [1e-14, 1e-30, 1e9])
 @pytest.mark.parametrize("pairs", ["labels", "references", "triplets", "tuples"])
 @pytest.mark.parametrize("kind", [AngularTripletLoss, BinomialDevianceLoss, EntropyRegularizer])

@@ -154,16 +154,19 @@ def _with_usual_ends(content: bytes) -> tuple[bytes, list[str]]:
 
     Examples
     --------
-    >>> _with_usual_ends(b"1\t2\t3\n4\t5\t\t6\n")
-    (b'1\t2\t3\n4\t5\t6\n', ['several tabs are one'])
+    >>> _with_usual_ends(b"1\t2\n4\t\t5\n7\t8\n")
+    (b'1\t2\n4\t5\n7\t8\n', ['repeated tabs are one'])
     >>> _with_usual_ends(b"1,2;\n4,5;\n")
     (b'1,2\n4,5\n', ['semicolons at the ends of lines left out'])
     """
     if b'"' in content:
         return content, []
-    if b"\t\t" in content and not _are_even(content, b"\t"):
+    first, _, rest = content.partition(b"\n")
+    n_first, n_next = first.count(b"\t"), rest.partition(b"\n")[0].count(b"\t")
+    has_index = n_first < n_next and _are_even(rest, b"\t")  # without a name, beside empty cells
+    if b"\t\t" in content and not _are_even(content, b"\t") and not has_index:
         merged = re.sub(rb"\t+", b"\t", content)
-        return (merged, ["several tabs are one"]) if _are_even(merged, b"\t") else (content, [])
+        return (merged, ["repeated tabs are one"]) if _are_even(merged, b"\t") else (content, [])
     if FIRST_END.match(content):
         plain = re.sub(rb";(?=[ \t\r]*$)", b"", content, flags=re.MULTILINE)
         is_end = _are_even(content, b";") and b";" not in plain

@@ -39,12 +39,13 @@ def test_labels_of_several_names_are_refused(tmp_path, needs_label):
         read_path(tmp_path, Choice(needs_label=needs_label))
 
 
-def test_names_of_columns_in_another_case_are_refused(tmp_path):
-    (tmp_path / "train.csv").write_text("a,b,label\n0.5,1.5,x\n0.25,2.5,y\n")
-    (tmp_path / "test.csv").write_text("a,B,label\n0.5,3.5,x\n0.25,4.5,y\n")
-    message = r"must name the columns alike; got 'B' in .*test\.csv and 'b' in .*train\.csv\."
-    with pytest.raises(ValueError, match=message):
-        read_path(tmp_path, Choice())
+def test_names_of_columns_in_another_case_are_the_same(tmp_path):
+    (tmp_path / "train.csv").write_text("Id,a,b,label\n1,0.5,1.5,x\n2,0.25,2.5,y\n")
+    (tmp_path / "test.csv").write_text("id,a,B,Label\n3,0.5,3.5,x\n4,0.25,4.5,y\n")
+    data = read_path(tmp_path, Choice())
+    assert data.columns == ("a", "B")
+    np.testing.assert_array_equal(data.items[:, 1], [3.5, 4.5, 1.5, 2.5])
+    assert data.labels.tolist() == ["x", "y", "x", "y"]
     (tmp_path / "test.csv").write_text("a,b,B,label\n0.5,3.5,0,x\n0.25,4.5,1,y\n")
     (tmp_path / "train.csv").write_text("a,B,b,label\n0.5,3.5,0,x\n0.25,9.5,1,y\n")
     assert read_path(tmp_path, Choice()).columns == ("a", "b", "B")

@@ -114,3 +114,7 @@ def test_wavelengths_above_numbers_are_names(rng, axis, name):
     assert not has_header([[*axis, name], *rising])
     even = [397.3 + 20.5 * j for j in range(len(axis))]
     assert has_header([[*even, name], *rising])
+    for first in ("0", "3"):  # a blank image, or counts of no word
+        assert not has_header([[first] * len(axis) + [name], *rows])
+    inside = sorted(values[0], key=float)
+    assert not has_header([[*inside, "1 May"], *rows])  # a row of a date

@@ -150,8 +150,8 @@ class Shaped(InputFeatures):
     ("change", "message"),
     [
         (lambda X: X[:1], r"must return one row .*; got shape \(1, 4\)"),
-        (lambda X: X[:, 0], r"must return one row .*; got shape \(\d+,\)"),
-        (lambda X: X[None], r"must return one row .*; got shape \(1, \d+, 4\)"),
+        (lambda X: X[:, 0], r"embedding must have two dimensions .*; got shape \(\d+,\)"),
+        (lambda X: X[None], r"embedding must have two dimensions .*; got shape \(1, \d+, 4\)"),
         (lambda X: None, r"embedding must be an array or a table of numbers; got NoneType"),
     ],
 )

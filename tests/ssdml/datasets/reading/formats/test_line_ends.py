@@ -47,6 +47,8 @@ def test_several_tabs_may_be_one_if_all_rows_are_equally_long(tmp_path, odd):
     np.testing.assert_allclose(data.X[:, 0], np.arange(9) + 0.5)
     path.write_text("a\tb\tlabel\n1\t\tx\n2\t3\ty\n")  # an empty cell
     assert read_delimited(path).columns["b"].to_pylist() == ["", "3"]
+    path.write_text("a\tb\tlabel\nr0\t0.5\t\tx\nr1\t0.25\t\ty\n")  # as R names the rows
+    assert read_delimited(path).columns["a"].to_pylist() == ["0.5", "0.25"]
 
 
 @pytest.mark.parametrize("name", ["t.ecsv", "t.csv"])
