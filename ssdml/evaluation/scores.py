@@ -298,10 +298,11 @@ def _holds_all(rows: Array, queries: Array) -> bool:
     """Whether rows hold all queries, which differ; queries of few values repeat by chance."""
     if not (rows == queries[0]).all(axis=1).any():  # saves the search for the others
         return False
-    own, among = (
-        {(row + 0.0).tobytes() for row in matrix.astype(np.float64)} for matrix in (queries, rows)
+    own, others = (
+        ((row.astype(np.float64) + 0.0).tobytes() for row in matrix) for matrix in (queries, rows)
     )
-    return len(own) == len(queries) and own <= among
+    distinct = set(own)
+    return len(distinct) == len(queries) and not distinct.difference(others)
 
 
 def _codes_among(
