@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ssdml.datasets.reading.summary import Summary
+from ssdml.datasets.reading.summary import Summary, counted
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED
 
@@ -58,7 +58,7 @@ class Dataset:
     --------
     >>> from ssdml.datasets import load_dataset
     >>> load_dataset("digits")
-    <Dataset 'digits': 1797 samples in 10 classes, 1797 labeled>
+    <Dataset 'digits': 1,797 samples in 10 classes, 1,797 labeled>
     """
 
     name: str
@@ -96,10 +96,11 @@ class Dataset:
                 )
 
     def __repr__(self) -> str:
-        testing = "" if self.test is None else f", {np.count_nonzero(self.test)} for testing"
+        testing = "" if self.test is None else f", {np.count_nonzero(self.test):,} for testing"
         return (
-            f"<Dataset {self.name!r}: {len(self.y)} samples in {len(self.class_names)} classes, "
-            f"{np.count_nonzero(self.y != UNLABELED)} labeled{testing}>"
+            f"<Dataset {self.name!r}: {counted(len(self.y), 'sample')} in "
+            f"{counted(len(self.class_names), 'class', 'classes')}, "
+            f"{np.count_nonzero(self.y != UNLABELED):,} labeled{testing}>"
         )
 
     def of_rows(self, rows: Any) -> Dataset:
