@@ -57,7 +57,6 @@ QUANTITY = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d{1,2})?")
 FEW_ROWS = 5  # that do, if no label occurs twice
 LEAST_BLOCK, MOST_UNEVEN = 3, 5  # rows of a class below each other, and times those of others
 ANSWERS = {"yes", "no", "true", "false", "y", "n", "t", "f"}
-DIGIT = re.compile(r"\d")
 WRITTEN = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]\d+)?")  # a number by pandas, not 1E5
 UNLIKELY = 0.05
 BETWEEN = re.compile(r"\s*[,;|/+&#]\s*")  # several labels
@@ -436,7 +435,7 @@ def _doubts_of_codes(names: Sequence[str]) -> list[str]:
     others = [name for name in names if name not in codes]
     if codes[:2] not in (["0", "1"], ["1", "2"]) or len(codes) > len(others):
         return []
-    if any(len(name) < 2 or DIGIT.search(name) for name in others):
+    if any(len(name) < 2 for name in others) or any(map(str.isdecimal, "".join(others))):
         return []
     return [
         f"classes {listed(codes)} are numbers, but {listed(others)} are names; if the numbers are "

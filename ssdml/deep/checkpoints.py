@@ -114,7 +114,7 @@ def load_checkpoint(folder: Path, config: dict[str, Any], who: str) -> Checkpoin
     return None
 
 
-def check_config(folder: Path, config: dict[str, Any], who: str) -> None:
+def refuse_other_run(folder: Path, config: dict[str, Any], who: str) -> None:
     """Raise if a run with another configuration has written a checkpoint meanwhile."""
     saved = saved_config(folder)
     if saved is not None:

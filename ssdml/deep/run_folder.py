@@ -11,8 +11,8 @@ from typing import Any
 
 from ssdml.deep.checkpoints import (
     Checkpoint,
-    check_config,
     load_checkpoint,
+    refuse_other_run,
     run_config,
     run_seed,
     save_checkpoint,
@@ -68,7 +68,7 @@ class RunFolder:
         Raise ValueError if a run that began at the same time keeps other checkpoints there.
         """
         if self._path is not None and rank() == 0:
-            check_config(self._path, self._config, self._who)
+            refuse_other_run(self._path, self._config, self._who)
             save_checkpoint(self._path, trainer.checkpoint(), self._config)
             write_history(self._path, trainer.history)
 

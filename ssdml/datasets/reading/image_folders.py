@@ -8,7 +8,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
@@ -408,7 +408,7 @@ def _doubts(
             f"{counted(len(masks), 'image')} such as {masks[0]} may be masks of others, but are "
             "read as samples; if they are masks, move them out of the folder"
         )
-    if copies := _copies_among(whole):
+    if copies := _named_after(whole, _copied):
         yield (
             f"{counted(len(copies), 'image')} such as {copies[0]} may be copies of others, but are "
             "read as samples; if they are copies, move them out of the folder"
@@ -452,19 +452,22 @@ def _masks_among(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
     beside = {path.stem for path in {*paths}.difference(in_folders)}
     if masks := [path for path in in_folders if path.stem in beside]:
         return masks
-    stems = {path.with_suffix(""): path for path in paths}
-    return [path for stem, path in stems.items() if not stems.keys().isdisjoint(_masked(stem))]
+    return _named_after(paths, _masked)
 
 
-def _copies_among(paths: Sequence[PurePosixPath]) -> list[PurePosixPath]:
-    """Return the images that have the name of one beside them, but for an end such as _thumb."""
+def _named_after(
+    paths: Sequence[PurePosixPath], originals: Callable[[PurePosixPath], Iterator[PurePosixPath]]
+) -> list[PurePosixPath]:
+    """Return the images of which one of the ``originals``, without suffixes, is another image."""
     stems = {path.with_suffix(""): path for path in paths}
-    plain = {stem: COPY.sub("", stem.name) or stem.name for stem in stems}
-    return [
-        path
-        for stem, path in stems.items()
-        if plain[stem] != stem.name and stem.with_name(plain[stem]) in stems
-    ]
+    return [path for stem, path in stems.items() if not stems.keys().isdisjoint(originals(stem))]
+
+
+def _copied(stem: PurePosixPath) -> Iterator[PurePosixPath]:
+    """Return what a copy may be of: cat/1 of cat/1_thumb."""
+    name = COPY.sub("", stem.name)
+    if name not in ("", stem.name):
+        yield stem.with_name(name)
 
 
 def _masked(stem: PurePosixPath) -> Iterator[PurePosixPath]:

@@ -29,8 +29,8 @@ OWNER = re.compile(  # but not age_patient
 )
 # These may be ids or, if there are few, kinds.
 ID_OR_KIND = re.compile(
-    "(annotator|cliente?|customer|device|kunde|rater|user|usuario)([_\\-. ]?(no|nr|num|number|#))?|"
-    "[efgoqr]id|c[oó]digo|codice"
+    r"(annotator|cliente?|customer|device|kunde|rater|user|usuario)([_\-. ]?(no|nr|num|number|#))?"
+    r"|[efgoqr]id|c[oó]digo|codice"
 )
 MOST_KINDS = 20
 # Unnamed columns, and columns of who wrote or labeled a row, which is hardly its class.

@@ -235,7 +235,7 @@ def _is_axis(first: Sequence[Any], rest: Sequence[Sequence[Any]]) -> bool:
         return False
     below = [_numbers([row[j] for row in rest]) for j, c in enumerate(first) if is_number(c)]
     names = [str(cell or "") for cell in first if not is_number(cell)]
-    if names and len(axis) >= LONG_AXIS and not any(re.search(r"\d", name) for name in names):
+    if names and len(axis) >= LONG_AXIS and not any(map(str.isdecimal, "".join(names))):
         return all(below)  # a date or an id has a digit
     pairs = zip(axis, below, strict=True)
     are_apart = all(cells and not min(cells) <= number <= max(cells) for number, cells in pairs)

@@ -161,10 +161,7 @@ def _with_usual_ends(content: bytes) -> tuple[bytes, list[str]]:
     """
     if b'"' in content:
         return content, []
-    first, _, rest = content.partition(b"\n")
-    n_first, n_next = first.count(b"\t"), rest.partition(b"\n")[0].count(b"\t")
-    has_index = n_first < n_next and _are_even(rest, b"\t")  # without a name, beside empty cells
-    if b"\t\t" in content and not _are_even(content, b"\t") and not has_index:
+    if b"\t\t" in content and not _are_even(content, b"\t") and not _has_nameless_index(content):
         merged = re.sub(rb"\t+", b"\t", content)
         return (merged, ["repeated tabs are one"]) if _are_even(merged, b"\t") else (content, [])
     if FIRST_END.match(content):
@@ -173,6 +170,12 @@ def _with_usual_ends(content: bytes) -> tuple[bytes, list[str]]:
         if is_end and any(_are_even(plain, sign) for sign in (b",", b"\t", b"|")):
             return plain, ["semicolons at the ends of lines left out"]
     return content, []
+
+
+def _has_nameless_index(content: bytes) -> bool:
+    """Whether the first line has fewer tabs than the others, which have equally many."""
+    first, _, rest = content.partition(b"\n")
+    return first.count(b"\t") < rest.partition(b"\n")[0].count(b"\t") and _are_even(rest, b"\t")
 
 
 def _are_even(content: bytes, sign: bytes) -> bool:
