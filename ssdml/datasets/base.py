@@ -146,6 +146,7 @@ class RawItems(NamedTuple):
     summary: Summary | None = None
     table: Table | None = None  # all columns as they are in the file
     label_column: str | None = None  # of the table
+    has_names: bool = False  # whether the samples and labels were arrays that have names
 
 
 def stack_splits(train: RawItems, test: RawItems) -> RawItems:
@@ -178,4 +179,5 @@ def stack_splits(train: RawItems, test: RawItems) -> RawItems:
         texts=np.concatenate(both_texts) if len(both_texts) == 2 else None,
         ids=np.concatenate(both_ids) if len(both_ids) == 2 else None,
         summary=train.summary,
+        has_names=train.has_names,
     )

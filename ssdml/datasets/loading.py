@@ -64,9 +64,10 @@ def load_dataset(
           beside these folders, optionally below ``train`` and ``test``;
         - a folder of files in the format of MNIST (``train-images-idx3-ubyte.gz``, ...) or of
           CIFAR in Python, or such a file of images with its labels beside it;
-        - a folder that Hugging Face's datasets saved, or of tables called train and test; one with
-          ``{train,test}_{X,y}.npy`` and, for samples computed from texts,
-          ``{train,test}_text.txt``, one per line.
+        - a folder of ``.npy`` and ``.npz`` files, such as ``X_train.npy``, ``y_train.npy`` and so
+          on; beside ``{train,test}_{X,y}.npy``, ``{train,test}_text.txt`` may hold the texts from
+          which samples were computed, one per line;
+        - a folder that Hugging Face's datasets saved, or of tables called train and test.
     data_dir : str or Path, optional
         First folder to search for known data sets, before ``$SSDML_DATA`` and
         ``$XDG_CACHE_HOME/ssdml`` (``~/.cache/ssdml``).
@@ -242,7 +243,7 @@ def read_items(
     check_is_data(path)
     raw = read_path(path, choice, encoding=encoding)
     unused = choice.roles() if raw.table is None else []
-    if path.suffix.lower() in (".npz", ".mat"):  # whose arrays have names
+    if raw.has_names:
         unused = [role for role in unused if role == "ignore"]
     if unused:
         raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,12 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
 from ssdml.datasets.reading.formats.matlab import is_structure, read_mat, refuse
+from ssdml.datasets.reading.formats.numpy_files import (
+    PLAIN_ARRAYS,
+    ArrayFiles,
+    label_file,
+    read_npy,
+)
 from ssdml.datasets.reading.formats.tables import read_table, table_suffix
 from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.rows import read_labels, read_rows
@@ -25,12 +32,15 @@ from ssdml.datasets.reading.table import (
     folded,
     of_cells,
 )
-from ssdml.utils.files import Archive, check_inside, check_npy, read_text
+from ssdml.utils.files import Archive, check_inside, read_text
 from ssdml.utils.labels import as_column
 from ssdml.utils.typing import Array
 from ssdml.utils.validation import check_finite
 
-SAMPLES = ("x", "data", "features", "embeddings", "embedding", "images", "vectors", "fea", "arr_0")
+SAMPLES = (
+    *("x", "data", "features", "embeddings", "embedding"),
+    *("images", "imgs", "vectors", "fea", "arr_0"),
+)
 LABELS = ("y", "labels", "label", "targets", "target", "gnd", "arr_1")
 TEXTS, IDS = ("text", "texts"), ("ids", "id", "names", "filenames")
 CLASS_NAMES = ("class_names", "target_names", "label_names", "classes")
@@ -44,7 +54,6 @@ MORE_ROWS = re.compile(r"unlab|unsup|extra|arr_\d")
 NPY_FILES = tuple(
     f"{p}_{file}" for p in ("train", "test") for file in ("X.npy", "y.npy", "text.txt")
 )
-_PLAIN_ARRAYS = "Save plain arrays of numbers or strings: objects are not unpickled."
 
 
 class Arrays(Protocol):
@@ -91,7 +100,7 @@ def read_npz(path: Path, choice: Choice | None = None) -> RawItems:
     ``train_`` and ``test_`` before or after them, or a boolean array ``test``, make a standard
     split. Arrays of texts and ids may be beside them.
     """
-    with Archive(path, _PLAIN_ARRAYS) as archive:
+    with Archive(path, PLAIN_ARRAYS) as archive:
         return _read_archive(path, archive, choice or Choice())
 
 
@@ -107,8 +116,13 @@ def read_matlab(path: Path, choice: Choice | None = None) -> RawItems:
 def _with_fields(found: dict[str, Any], choice: Choice) -> dict[str, Any]:
     """Return variables with the fields of a structure of samples and labels in its place.
 
-    Fields of structures called ``train`` and ``test`` are called ``train_X`` and so on.
+    Fields of structures called ``train`` and ``test`` are called ``train_X`` and so on; these may
+    be fields of another, as in EMNIST.
     """
+    for name, value in found.items():
+        inner = {n: entries[0] for n, entries in value.items()} if is_structure(value) else {}
+        if any(n.lower() in PARTS and is_structure(part) for n, part in inner.items()):
+            found = {n: part for n, part in found.items() if n != name} | inner
     roles = ({*choice.features, *SAMPLES}, {choice.label, *LABELS})[: 1 + choice.needs_label]
     fields: dict[str, Any] = {}
     others = dict(found)
@@ -258,7 +272,7 @@ def _with_columns(
             is_bytes = array.dtype.kind == "S"
             decoded = np.char.decode(array, errors="replace") if is_bytes else array
             columns[role] = decoded.astype(object)
-    return raw._replace(**columns), used
+    return raw._replace(has_names=True, **columns), used
 
 
 def _doubts_of_matlab(X: Array, y: Array, samples: str, labels: str | None) -> Iterator[str]:
@@ -479,31 +493,18 @@ def _label_column(table: Table, name: str | None) -> str:
     return found[0]
 
 
-def label_file(path: Path) -> Path:
-    """Return the file of the labels: a final ``X`` becomes ``y``, otherwise ``_y`` is appended."""
-    ends_in_x = path.stem == "X" or path.stem.endswith("_X")
-    return path.with_stem(f"{path.stem[:-1]}y" if ends_in_x else f"{path.stem}_y")
+def read_array_folder(folder: Path, files: Sequence[Path], choice: Choice) -> RawItems:
+    """Read .npy and .npz files in a folder, as `read_npz` does.
 
-
-def read_npy(path: Path, *, in_place: bool = False) -> npt.NDArray[Any]:
-    """Read a .npy file, or the only array of a .npz; memory-mapped if ``in_place``."""
-    if path.suffix.lower() == ".npz" and path.is_file():  # KMNIST has one array per file
-        with Archive(path, _PLAIN_ARRAYS) as archive:
-            if len(archive.names) == 1:
-                return archive[archive.names[0]]
-    if path.is_dir() or path.suffix.lower() in (".npz", ".mat"):
-        kind = "a folder" if path.is_dir() else "several arrays"
-        raise ValueError(
-            f"{path} must be a .npy file with one array; got {kind}. Pass it alone, with samples "
-            "and labels inside."
-        )
-    if table_suffix(path) is not None:
-        raise ValueError(
-            f"{path} must be a .npy file with one array; got a table. Pass one table alone, with "
-            "its labels in a column."
-        )
-    check_npy(path, _PLAIN_ARRAYS)
-    return np.load(path, allow_pickle=False, mmap_mode="r" if in_place else None)
+    Of several arrays, the only ``name.npy`` with ``name_y.npy`` holds the samples.
+    """
+    check_inside(folder, [str(path.relative_to(folder)) for path in files])
+    arrays = ArrayFiles(folder, files)
+    pairs = [path for path in files if path.suffix.lower() == ".npy" and label_file(path) in files]
+    if len(pairs) == 1 and not choice.features and choice.label is None:
+        samples, labels = map(arrays.name_of, (pairs[0], label_file(pairs[0])))
+        choice = replace(choice, features=(samples,), label=labels)
+    return _read_archive(folder, arrays, choice)
 
 
 def read_npy_folder(folder: Path) -> RawItems:

@@ -17,7 +17,7 @@ from ssdml.datasets.known.formats import read_idx_pair, read_published_format
 from ssdml.datasets.pixels import is_hidden
 from ssdml.datasets.reading.arrays import (
     NPY_FILES,
-    label_file,
+    read_array_folder,
     read_matlab,
     read_npy_folder,
     read_npy_pair,
@@ -75,8 +75,7 @@ def read_path(path: Path, choice: Choice | None = None, *, encoding: str | None 
     path : Path
         A table in one of `TABLE_SUFFIXES`, compressed, zipped or plain; ``.npz``, ``.mat``, or
         ``.npy`` with its labels; a folder or ``.zip`` of images; a folder that Hugging Face's
-        datasets saved, or of tables whose names tell training from test rows;
-        ``{train,test}_{X,y}.npy``.
+        datasets saved, or of tables or arrays whose names tell training from test rows.
     choice : Choice, optional
         Roles of columns or arrays; by default, they are found by names and contents.
     encoding : str, optional
@@ -183,11 +182,10 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
         doubts += _doubt_samples(folder, unread)
         table = replace(table, doubts=(*table.doubts, *doubts))
         return _leave_out(read_rows(table, choice), folder, unread)
-    arrays = [p for p in arrays if p.suffix.lower() == ".npy"]
+    arrays = [p for p in arrays if p.suffix.lower() != ".mat"]
     if arrays and not has_images:
-        samples = _samples_among(folder, arrays)
-        unread = [p for p in files if p not in (samples, label_file(samples))]
-        return _leave_out(read_npy_pair(samples, choice), folder, unread)
+        raw = read_array_folder(folder, arrays, choice)
+        return _leave_out(raw, folder, [p for p in files if p not in arrays])
     raw = read_image_folder(folder, needs_label=choice.needs_label)
     return _with_labels_of_split(raw, folder, tables, encoding)
 
@@ -224,19 +222,6 @@ def _with_labels_of_split(
             raw.summary.facts["more labels"] = f"column {found[0]!r} of {name}"
             raw.summary.left_out.pop(name, None)
     return raw._replace(labels=np.array(labels))
-
-
-def _samples_among(folder: Path, arrays: list[Path]) -> Path:
-    """Return the only array in a folder that has labels beside it."""
-    check_inside(folder, [str(p.relative_to(folder)) for p in arrays])
-    pairs = [path for path in arrays if label_file(path) in arrays]
-    if len(pairs) != 1:
-        names = listed([path.name for path in arrays])
-        raise ValueError(
-            f"{folder}: must hold X.npy and y.npy, or train_X.npy, train_y.npy, test_X.npy and "
-            f"test_y.npy; got {names}. Rename the files, or name both: ssdml label X.npy y.npy."
-        )
-    return pairs[0]
 
 
 def _listing(

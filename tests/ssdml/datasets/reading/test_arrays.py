@@ -9,30 +9,17 @@ import pytest
 from scipy import sparse
 
 from ssdml.datasets import load_dataset
-from ssdml.datasets.reading.arrays import (
-    label_file,
-    read_arrays,
-    read_npy,
-    read_npy_folder,
-    read_npy_pair,
-    read_npz,
-)
+from ssdml.datasets.reading.arrays import read_arrays, read_npy_pair, read_npz
+from ssdml.datasets.reading.formats.numpy_files import label_file, read_npy
 from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import ReadingWarning
+from tests.arrays import X, Y, assert_read
 
-X = np.array([[0.5, 1.0], [2.0, -3.0], [4.0, 0.25]])
-Y = np.array(["cat", "dog", "cat"])
 RECORDS = np.array(
     [(0.5, b"cat", (1, 2)), (2.0, b"", (3, 4)), (4.0, b"dog", (5, 6))],
     dtype=[("a", "f8"), ("label", "S3"), ("vector", "f4", 2)],
 )
-
-
-def assert_read(raw, labels=Y, test=None):
-    np.testing.assert_array_equal(raw.items, X)
-    np.testing.assert_array_equal(raw.labels, labels)
-    assert raw.test is None if test is None else (raw.test == test).all()
 
 
 def test_npz_with_optional_test_mask(tmp_path):
@@ -373,26 +360,6 @@ def test_npy_with_wrong_magic_raises(tmp_path):
         read_npy(path, in_place=True)
 
 
-def test_folder_of_training_and_test_pairs(tmp_path):
-    for name, rows in (("train", [0, 1]), ("test", [2])):
-        np.save(tmp_path / f"{name}_X.npy", X[rows])
-        np.save(tmp_path / f"{name}_y.npy", Y[rows])
-    assert_read(read_npy_folder(tmp_path), test=[False, False, True])
-    np.save(tmp_path / "val_X.npy", X)
-    assert read_path(tmp_path).summary.left_out == {"val_X.npy": "not read"}
-    assert read_npy_folder(tmp_path).texts is None
-    (tmp_path / "train_text.txt").write_text("first\nsecond, \u2028ß\n", encoding="utf-8")
-    with pytest.raises(FileNotFoundError, match=r"test_text\.txt is missing, while train_text"):
-        read_npy_folder(tmp_path)
-    (tmp_path / "test_text.txt").write_text("third\n", encoding="utf-8")
-    assert read_npy_folder(tmp_path).texts.tolist() == ["first", "second, \u2028ß", "third"]
-    (tmp_path / "train_text.txt").write_text("first\n", encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=r"train_text\.txt: must contain 2 lines, one per row; got 1"
-    ):
-        read_npy_folder(tmp_path)
-
-
 def test_npz_that_would_take_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("SSDML_MAX_GB", "0.001")
     path = tmp_path / "items.npz"
@@ -410,19 +377,13 @@ def test_parts_of_two_shapes_are_named(tmp_path):
     assert read_npz(tmp_path / "texts.npz").texts.tolist() == [*"abcabc"]
 
 
-def test_link_out_of_a_folder_of_arrays_is_refused(tmp_path):
-    folder = tmp_path / "data"
-    folder.mkdir()
-    np.save(tmp_path / "secret.npy", X)
-    (folder / "train_X.npy").symlink_to(tmp_path / "secret.npy")
-    with pytest.raises(ValueError, match=r"links must stay inside the folder; 'train_X\.npy'"):
-        read_npy_folder(folder)
-
-
 def test_sparse_matrix_of_scipy_is_named(tmp_path):
-    for X in (np.eye(3), np.ones((3, 2))):  # the second has equal indices, which could be labels
+    for matrix in (
+        np.eye(3),
+        np.ones((3, 2)),
+    ):  # the second has equal indices, which could be labels
         for form in ("csr", "csc", "coo", "bsr", "dia"):
-            sparse.save_npz(tmp_path / "x.npz", sparse.csr_array(X).asformat(form))
+            sparse.save_npz(tmp_path / "x.npz", sparse.csr_array(matrix).asformat(form))
             with pytest.raises(ValueError, match=r"got a sparse matrix of SciPy. Save numpy.savez"):
                 read_npz(tmp_path / "x.npz")
 
@@ -458,24 +419,11 @@ def test_names_of_classes_beside_codes_are_used(tmp_path, name):
         assert name in read_npz(path).summary.left_out
 
 
-def test_arrays_in_a_folder_are_read_or_named(tmp_path):
+def test_array_without_its_labels_is_named(tmp_path):
     np.save(tmp_path / "X.npy", X)
-    np.save(tmp_path / "y.npy", Y)
-    assert_read(read_path(tmp_path))
-    np.savez(tmp_path / "more.npz", X=X)
-    np.save(tmp_path / "indices.npy", Y)
-    (tmp_path / "notes.md").touch()
-    unread = dict.fromkeys(("indices.npy", "more.npz", "notes.md"), "not read")
-    assert read_path(tmp_path).summary.left_out == unread
-    for name in unread:
-        (tmp_path / name).unlink()
-    (tmp_path / "y.npy").rename(tmp_path / "labels.npy")
-    message = r"must hold X\.npy and y\.npy, or .*; got X\.npy, labels\.npy\. Rename the files, or"
-    with pytest.raises(ValueError, match=message):
-        read_path(tmp_path)
-    with pytest.raises(
-        FileNotFoundError, match=r"y\.npy, which is missing\. Rename their file, or"
-    ):
+    np.save(tmp_path / "labels.npy", Y)
+    message = r"y\.npy, which is missing\. Rename their file, or"
+    with pytest.raises(FileNotFoundError, match=message):
         read_path(tmp_path / "X.npy")
 
 

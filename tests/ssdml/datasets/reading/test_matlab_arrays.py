@@ -12,15 +12,7 @@ from scipy.io import savemat
 from ssdml.datasets import load_dataset
 from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
-
-X = np.array([[0.5, 1.0], [2.0, -3.0], [4.0, 0.25]])
-Y = np.array(["cat", "dog", "cat"])
-
-
-def assert_read(raw, labels=Y, test=None, samples=X):
-    np.testing.assert_array_equal(raw.items, samples)
-    np.testing.assert_array_equal(raw.labels, labels)
-    assert raw.test is None if test is None else (raw.test == test).all()
+from tests.arrays import X, Y, assert_read
 
 
 def test_matlab_files_are_read_as_npz(tmp_path):
@@ -133,9 +125,10 @@ def test_fields_of_a_structure_are_read(tmp_path, name):
     assert raw.summary.left_out.keys() == {"k", "version"}
 
 
-def test_structures_are_parts_by_their_names(tmp_path):
+@pytest.mark.parametrize("around", [None, "dataset"])
+def test_structures_are_parts_by_their_names(tmp_path, around):
     parts = {"train": {"X": X, "y": [1, 2, 1]}, "test": {"X": X[:1], "y": 2}}
-    savemat(tmp_path / "t.mat", parts)
+    savemat(tmp_path / "t.mat", parts if around is None else {around: parts})
     raw = read_path(tmp_path / "t.mat")
     assert_read(raw, [1, 2, 1, 2], [False] * 3 + [True], np.vstack([X, X[:1]]))
 

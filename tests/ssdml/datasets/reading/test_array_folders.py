@@ -1,0 +1,117 @@
+"""Arrays in the files of a folder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ssdml.datasets import load_dataset
+from ssdml.datasets.reading.arrays import read_npy_folder
+from ssdml.datasets.reading.formats.numpy_files import label_file
+from ssdml.datasets.reading.names import Choice
+from ssdml.datasets.reading.paths import read_path
+from tests.arrays import X, Y, assert_read
+
+
+def test_folder_of_training_and_test_pairs(tmp_path):
+    for name, rows in (("train", [0, 1]), ("test", [2])):
+        np.save(tmp_path / f"{name}_X.npy", X[rows])
+        np.save(tmp_path / f"{name}_y.npy", Y[rows])
+    assert_read(read_npy_folder(tmp_path), test=[False, False, True])
+    np.save(tmp_path / "val_X.npy", X)
+    assert read_path(tmp_path).summary.left_out == {"val_X.npy": "not read"}
+    assert read_npy_folder(tmp_path).texts is None
+    (tmp_path / "train_text.txt").write_text("first\nsecond, \u2028ß\n", encoding="utf-8")
+    with pytest.raises(FileNotFoundError, match=r"test_text\.txt is missing, while train_text"):
+        read_npy_folder(tmp_path)
+    (tmp_path / "test_text.txt").write_text("third\n", encoding="utf-8")
+    assert read_npy_folder(tmp_path).texts.tolist() == ["first", "second, \u2028ß", "third"]
+    (tmp_path / "train_text.txt").write_text("first\n", encoding="utf-8")
+    with pytest.raises(
+        ValueError, match=r"train_text\.txt: must contain 2 lines, one per row; got 1"
+    ):
+        read_npy_folder(tmp_path)
+
+
+FOLDERS = {  # of the samples and labels of training and test
+    "numpy": ["X_train.npy", "y_train.npy", "X_test.npy", "y_test.npy"],
+    "words": ["train_images.npy", "train_labels.npy", "test_images.npy", "test_labels.npy"],
+    "folders": ["train/x.npy", "train/y.npy", "test/x.npy", "test/y.npy"],
+    "kmnist": [f"kmnist-{p}-{n}.npz" for p in ("train", "test") for n in ("imgs", "labels")],
+}
+
+
+@pytest.mark.parametrize("names", FOLDERS.values(), ids=FOLDERS)
+def test_files_of_arrays_are_parts_by_their_names(tmp_path, names):
+    for name, array in zip(names, (X[:2], Y[:2], X[2:], Y[2:]), strict=True):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        if name.endswith(".npz"):
+            np.savez(tmp_path / name, array)
+        else:
+            np.save(tmp_path / name, array)
+    raw = read_path(tmp_path)
+    assert_read(raw, test=[False, False, True])
+    assert raw.summary.left_out == {}
+
+
+def test_archives_in_a_folder_are_parts_by_their_names(tmp_path):
+    for name, rows in (("train", slice(2)), ("test", slice(2, 3))):
+        np.savez(tmp_path / f"{name}.npz", X=X[rows], y=Y[rows], w=X[rows, 0])
+    raw = read_path(tmp_path)
+    assert_read(raw, test=[False, False, True])
+    assert raw.summary.left_out == dict.fromkeys(["train/w", "test/w"], "other arrays")
+
+
+def test_files_of_arrays_are_named_as_arrays_are(tmp_path):
+    for name, array in (("features", X), ("labels", Y), ("texts", Y), ("ids", np.arange(3))):
+        np.save(tmp_path / f"{name}.npy", array)
+    raw = read_path(tmp_path)
+    assert_read(raw)
+    assert (raw.texts.tolist(), raw.ids.tolist()) == (Y.tolist(), [0, 1, 2])
+    np.save(tmp_path / "objects.npy", np.array([None]), allow_pickle=True)
+    np.save(tmp_path / "codes.npy", Y[::-1])
+    assert_read(read_path(tmp_path, Choice(features=("features",), label="codes")), Y[::-1])
+    assert load_dataset(tmp_path, label="codes").class_names == ("cat", "dog")
+    with pytest.raises(
+        ValueError, match=r"label must name an array; got 'code'\. Name one of codes"
+    ):
+        load_dataset(tmp_path, label="code")
+
+
+@pytest.mark.parametrize("stem", ["X", "embeddings", "part/emb"])
+def test_only_pair_of_files_is_read(tmp_path, stem):
+    (tmp_path / "part").mkdir()
+    np.save(tmp_path / f"{stem}.npy", X)
+    np.save(label_file(tmp_path / f"{stem}.npy"), Y)
+    assert_read(read_path(tmp_path))
+    np.save(tmp_path / "other.npy", X + 1)
+    raw = read_path(tmp_path)
+    assert_read(raw)
+    assert raw.summary.left_out == {"other": "other arrays"}
+
+
+def test_arrays_of_one_sample_each_are_refused(tmp_path):
+    for name in ("a", "b"):
+        np.save(tmp_path / f"{name}.npy", X)
+    with pytest.raises(
+        ValueError, match=r"must contain arrays X and y; got \['a', 'b'\]\. Name them"
+    ):
+        read_path(tmp_path)
+
+
+def test_link_out_of_a_folder_of_arrays_is_refused(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    np.save(tmp_path / "secret.npy", X)
+    (folder / "train_X.npy").symlink_to(tmp_path / "secret.npy")
+    with pytest.raises(ValueError, match=r"links must stay inside the folder; 'train_X\.npy'"):
+        read_npy_folder(folder)
+
+
+def test_files_that_are_no_arrays_are_told(tmp_path):
+    for name, array in (("X", X), ("y", Y)):
+        np.save(tmp_path / f"{name}.npy", array)
+    (tmp_path / "notes.md").touch()
+    np.savez(tmp_path / "more.npz", X=X)
+    left_out = {"notes.md": "not read", "more": "other arrays"}
+    assert read_path(tmp_path).summary.left_out == left_out
