@@ -202,7 +202,7 @@ def plan(
     import psutil
 
     from ssdml.cli.terminal import print_columns, spinner
-    from ssdml.datasets.reading.formats.numpy_files import read_npy
+    from ssdml.datasets.reading.formats.npy import read_npy
     from ssdml.experiments.analysis.formats import duration, number
     from ssdml.metric.estimator import SSDML
     from ssdml.model_selection.fit_cost import pilot_size, plan_fit

@@ -15,12 +15,7 @@ import numpy.typing as npt
 from ssdml.datasets.base import RawItems, stack_splits
 from ssdml.datasets.pixels import has_channels_first
 from ssdml.datasets.reading.formats.matlab import is_structure, read_mat, refuse
-from ssdml.datasets.reading.formats.numpy_files import (
-    PLAIN_ARRAYS,
-    ArrayFiles,
-    label_file,
-    read_npy,
-)
+from ssdml.datasets.reading.formats.npy import PLAIN_ARRAYS, ArrayFiles, label_file, read_npy
 from ssdml.datasets.reading.formats.tables import read_table, table_suffix
 from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.rows import read_labels, read_rows
@@ -242,11 +237,12 @@ def _read_part(
         doubts += _doubts_of_matlab(X, y, samples, labels)
         if X.ndim > 1 and len(y) != len(X) and y.shape == X.shape[-1:]:
             X = np.moveaxis(X, -1, 0)
-    test = _as_vector(archive["test"]) if "test" in archive.names else None
+    mask = "test" if len(_shape(archive, "test") or ()) == 1 else None
+    test = None if mask is None else _as_vector(archive[mask])
     raw = _checked(path, X, y, test, (samples, labels or "y"))
     raw, used = _with_columns(raw, archive, keys, choice)
     assert raw.summary is not None
-    used |= {samples, labels, "test"}
+    used |= {samples, labels, mask}
     unused = [n for n in (*keys.values(), *(beside or {}).values()) if n not in used]
     raw.summary.left_out |= dict.fromkeys(unused, "other arrays")
     shapes = {n: _shape(archive, n) or () for n in unused}
@@ -331,7 +327,8 @@ def _doubts_of_rows(
     more = [
         repr(name)
         for name, shape in shapes.items()
-        if MORE_ROWS.search(name.lower()) or (_part(name.lower()) and len(shape) > 1)
+        if MORE_ROWS.search(lower := name.lower())
+        or (len(shape) > 1 and (lower in PARTS or _part(lower)))
     ]
     if more:
         yield (
@@ -407,7 +404,7 @@ def _key(keys: Mapping[str, str], usual: Sequence[str], named: str | None) -> st
 
 def _shape(archive: Arrays, name: str) -> tuple[int, ...] | None:
     """Return the shape of an array, as `_as_vector` would leave it; None if it cannot be read."""
-    shape = archive.shape(name)
+    shape = archive.shape(name) if name in archive.names else None
     n = math.prod(shape or ())
     return (n,) if shape is not None and n == max(shape, default=1) else shape
 

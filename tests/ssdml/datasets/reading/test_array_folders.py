@@ -7,7 +7,7 @@ import pytest
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.reading.arrays import read_npy_folder
-from ssdml.datasets.reading.formats.numpy_files import label_file
+from ssdml.datasets.reading.formats.npy import label_file
 from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
 from tests.arrays import X, Y, assert_read

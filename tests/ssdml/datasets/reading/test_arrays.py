@@ -10,7 +10,7 @@ from scipy import sparse
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.reading.arrays import read_arrays, read_npy_pair, read_npz
-from ssdml.datasets.reading.formats.numpy_files import label_file, read_npy
+from ssdml.datasets.reading.formats.npy import label_file, read_npy
 from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
 from ssdml.datasets.reading.summary import ReadingWarning
@@ -450,6 +450,7 @@ def test_samples_in_columns_are_to_be_turned(tmp_path):
         ({"x": 3.0}, None),
         ({"X_unlabeled": X}, "'X_unlabeled' is not read; .* append them to X, and their labels"),
         ({"X_test": X}, "'X_test' is not read; if it holds more samples"),
+        ({"test": X}, "'test' is not read; if it holds more samples"),
         ({"arr_2": X}, "'arr_2' is not read; if it holds more samples"),
     ],
 )
