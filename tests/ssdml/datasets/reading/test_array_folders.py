@@ -33,25 +33,27 @@ def test_folder_of_training_and_test_pairs(tmp_path):
         read_npy_folder(tmp_path)
 
 
-FOLDERS = {  # of the samples and labels of training and test
-    "numpy": ["X_train.npy", "y_train.npy", "X_test.npy", "y_test.npy"],
-    "words": ["train_images.npy", "train_labels.npy", "test_images.npy", "test_labels.npy"],
-    "folders": ["train/x.npy", "train/y.npy", "test/x.npy", "test/y.npy"],
-    "kmnist": [f"kmnist-{p}-{n}.npz" for p in ("train", "test") for n in ("imgs", "labels")],
-}
+NAMES = ["x_{}, y_{}", "{}_images, {}_labels", "X{}, y{}", "{}X, {}Y", "{}/x, {}/y", "{}/x, {}.y"]
 
 
-@pytest.mark.parametrize("names", FOLDERS.values(), ids=FOLDERS)
-def test_files_of_arrays_are_parts_by_their_names(tmp_path, names):
-    for name, array in zip(names, (X[:2], Y[:2], X[2:], Y[2:]), strict=True):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        if name.endswith(".npz"):
-            np.savez(tmp_path / name, array)
-        else:
-            np.save(tmp_path / name, array)
-    raw = read_path(tmp_path)
+@pytest.mark.parametrize("names", [*NAMES, "kmnist-{}-imgs, kmnist-{}-labels"])
+@pytest.mark.parametrize("ending", [".npy", ".npz"])
+def test_folder_is_read_as_an_archive_of_its_files(tmp_path, names, ending):
+    folder = tmp_path / "folder"
+    arrays = {}
+    for part, rows in (("train", slice(2)), ("test", slice(2, 3))):
+        samples, labels = names.format(part, part).split(", ")
+        arrays |= {samples: X[rows], labels: Y[rows]}
+    for name, array in arrays.items():
+        path = folder / f"{name}{ending}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (np.save if ending == ".npy" else np.savez)(path, array)
+    raw = read_path(folder)
     assert_read(raw, test=[False, False, True])
-    assert raw.summary.left_out == {}
+    np.savez(tmp_path / "a.npz", **{n.removeprefix("kmnist-"): v for n, v in arrays.items()})
+    archive = read_path(tmp_path / "a.npz").summary
+    assert raw.summary.facts == archive.facts
+    assert raw.summary.left_out == archive.left_out == {}
 
 
 def test_archives_in_a_folder_are_parts_by_their_names(tmp_path):
