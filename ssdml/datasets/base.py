@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,12 +11,22 @@ import numpy.typing as npt
 
 from ssdml.datasets.reading.summary import Summary, counted
 from ssdml.utils.typing import Array, Ints
-from ssdml.utils.validation import UNLABELED
+from ssdml.utils.validation import (
+    UNLABELED,
+    as_array,
+    as_list,
+    check_table,
+    is_table,
+    without_tensor,
+)
 
 if TYPE_CHECKING:
     from ssdml.datasets.reading.table import Table
 
 __all__ = ["Dataset"]
+
+MASKS = ("test", "gallery")
+PARTS = (*MASKS, "texts", "ids")  # one entry per sample, or None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,9 +61,9 @@ class Dataset:
     Raises
     ------
     ValueError
-        If y are not whole numbers, one per sample, below the number of `class_names`; or if the
-        name or a class name is not text in UTF-8, as file names may be: results could not
-        be written.
+        If y are not whole numbers, one per sample, below the number of `class_names`; if `test` or
+        `gallery` is no mask; if a part has another length than X; or if the name or a class name
+        is not text in UTF-8, as file names may be: results could not be written.
 
     Examples
     --------
@@ -74,26 +85,28 @@ class Dataset:
     summary: Summary | None = None
 
     def __post_init__(self) -> None:
-        from ssdml.utils.labels import check_codes
+        from ssdml.utils.labels import check_codes, check_order
 
         where = "Dataset" if self.summary is None else self.summary.title
-        codes = check_codes(self.y, len(self.X), where, "y", UNLABELED)
-        n_classes = len(self.class_names)
-        if len(codes) and codes.max() >= n_classes:
+        check_order(self.X, self.y, where)
+        samples = without_tensor(self.X, where)
+        if is_table(samples) or isinstance(samples, list | tuple):
+            samples = check_table(samples, where)
+        codes = check_codes(self.y, len(samples), where, "y", UNLABELED)
+        classes = tuple(as_list(self.class_names, "class_names", where, "names"))
+        if len(codes) and codes.max() >= len(classes):
             raise ValueError(
-                f"{where}: y must lie below the number of class_names = {n_classes}; got "
+                f"{where}: y must lie below the number of class_names = {len(classes)}; got "
                 f"{codes.max()}. Name all classes."
             )
-        for what, names, of in (
-            ("name", (self.name,), "file"),
-            ("class_names", self.class_names, "class"),
-        ):
-            wrong = [name for name in names if not is_unicode(name)]
-            if wrong:
-                raise ValueError(
-                    f"{where}: {what} must be text in UTF-8; got {wrong[0]!a}. Rename the {of} or "
-                    "its folder."
-                )
+        _check_names((self.name,), where, "name", "file")
+        _check_names(classes, where, "class_names", "class")
+        parts: dict[str, Any] = {"X": samples, "y": codes, "class_names": classes}
+        for name in PARTS:
+            if (part := getattr(self, name)) is not None:
+                parts[name] = _per_sample(part, len(codes), where, name)
+        for name, part in parts.items():
+            object.__setattr__(self, name, part)
 
     def __repr__(self) -> str:
         testing = "" if self.test is None else f", {np.count_nonzero(self.test):,} for testing"
@@ -112,9 +125,42 @@ class Dataset:
         >>> load_dataset("digits").of_rows(slice(3)).y
         array([0, 1, 2])
         """
-        names = ("test", "gallery", "texts", "ids")
-        parts = {n: v[rows] for n in names if (v := getattr(self, n)) is not None}
+        parts = {name: v[rows] for name in PARTS if (v := getattr(self, name)) is not None}
         return replace(self, X=self.X[rows], y=self.y[rows], **parts)
+
+
+def _per_sample(part: Any, n_samples: int, where: str, name: str) -> npt.NDArray[Any]:
+    """Return an array with an entry per sample; raise unless it is one, and a mask if it must be.
+
+    Row numbers, and masks of 0 and 1, would be taken for indices.
+    """
+    found = as_array(part, where, name)
+    if name in MASKS and found.dtype != bool:
+        way_out = f"numpy.isin(numpy.arange({n_samples}), {name})"
+        if found.shape == (n_samples,) and n_samples:
+            way_out = f"{name} == {1 if found.dtype.kind in 'iuf' else found.tolist()[0]!r}"
+        raise ValueError(
+            f"{where}: {name} must be True or False for each sample; got {found.dtype} of shape "
+            f"{found.shape}. Pass {way_out}."
+        )
+    if found.shape != (n_samples,):
+        raise ValueError(
+            f"{where}: {name} must have shape ({n_samples},), an entry per sample; got "
+            f"{found.shape}. Select those of the samples."
+        )
+    return found
+
+
+def _check_names(names: Sequence[Any], where: str, what: str, of: str) -> None:
+    """Raise unless all names are text in UTF-8; ``of`` says what they name."""
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{where}: {what} must be text; got {name!r}. Convert it by str.")
+        if not is_unicode(name):
+            raise ValueError(
+                f"{where}: {what} must be text in UTF-8; got {name!a}. Rename the {of} or its "
+                "folder."
+            )
 
 
 def is_unicode(text: str) -> bool:

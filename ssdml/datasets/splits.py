@@ -16,7 +16,7 @@ from ssdml.datasets.budgets import Budget, draw_labeled, mislabel, thin_classes
 from ssdml.utils.files import as_path, parse_json, read_regular
 from ssdml.utils.persistence import atomic_write
 from ssdml.utils.typing import Ints
-from ssdml.utils.validation import UNLABELED, check_count, warn
+from ssdml.utils.validation import UNLABELED, as_array, check_count, warn, whole_labels
 
 SCHEMA = 1
 WAY_OUT = "Recreate the split from its seed."
@@ -72,15 +72,8 @@ class LabelScarceSplit:
         -------
         y_train : ndarray of shape (len(train),)
         """
-        codes = np.asarray(y)
-        largest = max(int(rows.max(initial=-1)) for rows in (self.train, self.test))
-        if codes.ndim != 1 or len(codes) <= largest:
-            raise ValueError(
-                "partial_labels: y must hold a label for every row of the data set, more than "
-                f"{largest}; got shape {codes.shape}. Is this the split of another data set?"
-            )
-        labels = np.full(len(self.train), UNLABELED)
-        labels[np.searchsorted(self.train, self.labeled)] = self.given_labels(codes)
+        labels, who = np.full(len(self.train), UNLABELED), "partial_labels"
+        labels[np.searchsorted(self.train, self.labeled)] = self._given(y, who)
         return labels
 
     def given_labels(self, y: npt.ArrayLike) -> Ints:
@@ -95,7 +88,17 @@ class LabelScarceSplit:
         -------
         y_labeled : ndarray of shape (len(labeled),)
         """
-        labels = np.asarray(y)[self.labeled].astype(np.int64)
+        return self._given(y, "given_labels")
+
+    def _given(self, y: npt.ArrayLike, who: str) -> Ints:
+        found = as_array(y, who, "y")
+        largest = max(int(rows.max(initial=-1)) for rows in (self.train, self.test))
+        if found.ndim != 1 or len(found) <= largest:
+            raise ValueError(
+                f"{who}: y must hold a label for every row of the data set, more than "
+                f"{largest}; got shape {found.shape}. Is this the split of another data set?"
+            )
+        labels = whole_labels(found, len(found), who)[self.labeled]
         labels[np.searchsorted(self.labeled, self.wrong)] = self.wrong_labels
         return labels
 

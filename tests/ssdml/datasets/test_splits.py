@@ -103,6 +103,17 @@ def test_split_of_another_data_set_raises(split):
         ValueError, match=r"more than 1796; got shape \(10,\). Is this the split of"
     ):
         split.partial_labels(np.zeros(10, dtype=int))
+    with pytest.raises(ValueError, match=r"^given_labels: y must hold a label for every row"):
+        split.given_labels(np.zeros(10, dtype=int))
+
+
+@pytest.mark.parametrize("given", ["partial_labels", "given_labels"])
+@pytest.mark.parametrize(("unknown", "shown"), [(np.nan, "nan"), (0.5, "0.5"), ("a", "'a'")])
+def test_labels_that_are_no_codes_raise(digits, split, given, unknown, shown):
+    y = digits.y.astype(object if isinstance(unknown, str) else float)
+    y[3] = unknown
+    with pytest.raises(TypeError, match=f"^{given}: y must hold integers.*got {shown} in row 3"):
+        getattr(split, given)(y)
 
 
 def test_split_round_trips(split, tmp_path):
