@@ -16,9 +16,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from ssdml.evaluation.scores import evaluate, is_embedding_score
-from ssdml.utils.labels import encode_labels
+from ssdml.utils.labels import check_order, encode_labels
 from ssdml.utils.typing import Ints
-from ssdml.utils.validation import UNLABELED, choose
+from ssdml.utils.validation import UNLABELED, as_array, choose
 
 NO_GROUP = ("nan", "<NA>", "NaT")
 
@@ -81,6 +81,8 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 "SemiSupervisedSplit: y must not be None. Pass labels, -1 where unlabeled."
             )
         codes, _ = encode_labels(y, "SemiSupervisedSplit")
+        check_order(X, y, "SemiSupervisedSplit")
+        check_order(X, groups, "SemiSupervisedSplit", ("X", "groups"))
         if X is not None and len(codes) != _num_samples(X):
             raise ValueError(
                 f"SemiSupervisedSplit: y must have n_samples = {_num_samples(X)} entries; got "
@@ -116,7 +118,8 @@ class SemiSupervisedSplit(BaseCrossValidator):
 
     def _group_codes(self, groups: Any, n_samples: int, labeled: Ints) -> Ints:
         """Number the groups; labels must be in as many of them as folds."""
-        who, names = "SemiSupervisedSplit", np.asarray(groups)
+        who = "SemiSupervisedSplit"
+        names = as_array(groups, who, "groups")
         if names.shape != (n_samples,):
             raise ValueError(
                 f"{who}: groups must have n_samples = {n_samples} entries; got shape {names.shape}."

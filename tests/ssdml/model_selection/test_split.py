@@ -118,6 +118,15 @@ def test_folds_without_a_label_are_refused(monkeypatch):
         next(SemiSupervisedSplit(4).split(None, y, groups))
 
 
+@pytest.mark.parametrize("name", ["y", "groups"])
+def test_another_order_than_that_of_the_samples_is_doubted(name):
+    X, given = pd.DataFrame(np.zeros((8, 1))), {"y": [0, 1] * 4, "groups": [0, 0, 1, 1] * 2}
+    given[name] = pd.Series(given[name], index=range(7, -1, -1))
+    message = f"^SemiSupervisedSplit: {name} must be in the order of X; got the index of X in"
+    with pytest.warns(UserWarning, match=message):
+        next(SemiSupervisedSplit(2).split(X, **given))
+
+
 def test_searches_pass_groups_on(rng):
     y, groups = np.tile([0, 1], 20), np.arange(40) // 4
     X = rng.normal(size=(40, 2))
@@ -132,6 +141,10 @@ def test_searches_pass_groups_on(rng):
     [
         ([0, 1], r"groups must have n_samples = 6 entries; got shape \(2,\)"),
         ([0, 0, 0, 0, 1, 1], "at most the number of groups with labels = 1; got 2"),
+        (
+            np.ma.masked_less(range(-1, 5), 0),
+            "groups must not have masked entries; got one at row 0",
+        ),
         ([0, 1, 0, np.nan, 1, 1], "got 1 missing ones, the first in row 3"),
         (["a", None, "a", "b", "b", None], "got 2 missing ones, the first in row 1"),
         (pd.Series([0, 1, 0, 1, 1, pd.NA], dtype="Int64"), "got 1 missing ones, .* row 5"),
