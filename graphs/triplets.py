@@ -150,11 +150,13 @@ def found_triplets(
 def _check_anchors(anchors: Any, n_samples: int) -> Ints:
     if anchors is None:
         return np.arange(n_samples)
-    rows = np.unique(anchors)
+    rows = np.unique(as_array(anchors, "mine_triplets", "anchors"))
     if not rows.size or rows.dtype.kind not in "iu" or rows[0] < 0 or rows[-1] >= n_samples:
+        found = f"{rows.dtype} from {rows[0]} to {rows[-1]}" if rows.size else "none"
+        way_out = " Pass numpy.flatnonzero(anchors)." if rows.dtype == bool else ""
         raise ValueError(
             f"mine_triplets: anchors must be rows from 0 to {n_samples - 1}, one at least; "
-            f"got {anchors!r}."
+            f"got {found}.{way_out}"
         )
     return rows.astype(np.int64)
 

@@ -316,10 +316,19 @@ class TestAnchors:
         for given, expected in zip(every, mine_triplets(graph, masses, **options), strict=True):
             np.testing.assert_array_equal(given, expected)
 
-    @pytest.mark.parametrize("anchors", [[], [60], [-1], [0.5]])
-    def test_others_are_refused(self, rng, strategy, anchors):
+    @pytest.mark.parametrize(
+        ("anchors", "found"),
+        [
+            ([], "none"),
+            ([0, 60], "int64 from 0 to 60"),
+            ([-1], "int64 from -1 to -1"),
+            ([0.5], "float64 from 0.5 to 0.5"),
+            (np.ones(60, bool), r"bool from True to True. Pass numpy.flatnonzero\(anchors\)"),
+        ],
+    )
+    def test_others_are_refused(self, rng, strategy, anchors, found):
         graph = knn_graph(rng.standard_normal((60, 3)), 6)
-        with pytest.raises(ValueError, match="anchors must be rows from 0 to 59, one at least"):
+        with pytest.raises(ValueError, match=f"anchors must be rows from 0 to 59, .*got {found}"):
             mine_triplets(graph, ClassMasses(np.ones((60, 1))), strategy=strategy, anchors=anchors)
 
 
