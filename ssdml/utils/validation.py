@@ -350,11 +350,10 @@ def without_tensor(X: Any, who: str = "", name: str = "X") -> Any:
     if not (hasattr(type(X), "detach") and hasattr(type(X), "numpy")):
         return X
     check_tensor(X, who, name)
-    tensor = X.detach().cpu()
     try:
-        return tensor.numpy()
+        return X.numpy(force=True)
     except TypeError:  # NumPy has no bfloat16
-        return tensor.float().numpy()
+        return X.float().numpy(force=True)
 
 
 def check_tensor(X: Any, who: str, name: str) -> None:

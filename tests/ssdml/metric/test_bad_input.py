@@ -77,6 +77,12 @@ def test_half_precision_tensors_are_read(X, y):
     np.testing.assert_array_equal(model.transform(rows), plain.transform(rows.float().numpy()))
 
 
+def test_views_of_conjugated_tensors_are_read(X, y, plain):
+    rows = torch.complex(torch.zeros(X.shape, dtype=torch.float64), -torch.tensor(X)).conj().imag
+    assert rows.is_neg()
+    np.testing.assert_array_equal(plain.transform(rows), plain.transform(X))
+
+
 def test_masked_entry_is_named(X, y, plain):
     rows = np.ma.masked_array(X, X == X[3, 2])
     message = "SSDML: X must not have masked entries; got one at row 3, column 2. Impute"
