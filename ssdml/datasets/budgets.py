@@ -56,8 +56,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         choose(DRAWS, self.draw, "Budget: draw")
+        for name, value in vars(self).copy().items():
+            if isinstance(value, np.generic):  # JSON takes no numbers of NumPy
+                object.__setattr__(self, name, value.item())
         n = self.n_labels
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
             raise ValueError(
                 f"Budget: n_labels must be a positive integer, or None for all; got {n!r}."
             )

@@ -206,6 +206,12 @@ def label_scarce_split(
     held_out = _held_out(by_class, len(order)) if dataset.test is None else dataset.test
     if held_out.all():
         raise ValueError(f"label_scarce_split: {dataset.name!r} must have training rows; got none.")
+    test = np.flatnonzero(held_out & (dataset.y != UNLABELED))
+    if not len(test):
+        way_out = "Label two rows of a class." if dataset.test is None else "Label some of them."
+        raise ValueError(
+            f"{who}: {dataset.name!r} must have test rows with labels; got none. {way_out}"
+        )
     candidates = [rows[~held_out[rows]] for rows in by_class]
     expected = _expected(by_class, candidates)
     gone = np.zeros(len(order), dtype=bool)
@@ -219,7 +225,7 @@ def label_scarce_split(
     largest = int(np.bincount(dataset.y[labeled]).max(initial=0))
     return LabelScarceSplit(
         train=np.flatnonzero(~held_out & ~gone),
-        test=np.flatnonzero(held_out & (dataset.y != UNLABELED)),
+        test=test,
         labeled=labeled,
         seed=int(seed),
         labels_per_class=int(budget.n_labels or 0) if budget.is_plain else largest,

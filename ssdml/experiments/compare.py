@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -214,7 +214,7 @@ def _as_seeds(seeds: Any) -> list[int]:
 
 
 def _as_budgets(given: Any) -> list[int | Budget]:
-    listed = [given] if isinstance(given, int | Budget) else given
+    listed = [given] if isinstance(given, Real | Budget) else given
     budgets: list[int | Budget] = as_list(
         listed, "labels_per_class", "compare", "numbers or Budgets"
     )

@@ -132,6 +132,13 @@ def test_more_labels_than_rows_warn(digits):
     np.testing.assert_array_equal(split.labeled, split.train)
 
 
+def test_numbers_of_numpy_are_those_of_python(digits, tmp_path):
+    given = Budget(np.int64(50), np.str_("natural"), np.float32(0.5), np.float64(2))
+    assert given == Budget(50, "natural", 0.5, 2.0)
+    label_scarce_split(digits, given, seed=0).save(tmp_path / "split.json")
+    assert LabelScarceSplit.load(tmp_path / "split.json").budget == given
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -181,6 +181,19 @@ def test_data_set_without_training_rows_raises():
         label_scarce_split(dataset([0, 1], test=[1, 1]), 1, seed=0)
 
 
+@pytest.mark.parametrize(
+    ("y", "test", "way_out"),
+    [
+        ([-1, -1, -1], None, "Label two rows of a class"),
+        ([0, 1, 2], None, "Label two rows of a class"),
+        ([0, 1, -1], [0, 0, 1], "Label some of them"),
+    ],
+)
+def test_data_set_without_labeled_test_rows_raises(y, test, way_out):
+    with pytest.raises(ValueError, match=f"'toy' must have test rows with .*got none. {way_out}"):
+        label_scarce_split(dataset(y, test=test), 1, seed=0)
+
+
 def test_disjoint_test_classes_need_no_labels(recwarn):
     y = np.repeat([0, 1, 2, 3], 6)
     split = label_scarce_split(dataset(y, test=y >= 2), 5, seed=0)

@@ -335,7 +335,7 @@ def test_embeddings_may_be_tables_and_tensors(blobs, tmp_path, convert):
 
 
 def test_one_method_and_one_budget_may_be_given_alone(blobs, tmp_path):
-    alone = compare(blobs, "input", out=tmp_path / "a", labels_per_class=2, seeds=[0])
+    alone = compare(blobs, "input", out=tmp_path / "a", labels_per_class=np.int64(2), seeds=[0])
     listed = compare(blobs, ["input"], out=tmp_path / "b", labels_per_class=[2], seeds=[0])
     assert [row["config_hash"] for row in alone] == [row["config_hash"] for row in listed]
     with pytest.raises(TypeError, match=r"seeds must be a sequence .*; got 3\. Pass range\(3\)"):
