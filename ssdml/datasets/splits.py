@@ -204,14 +204,7 @@ def label_scarce_split(
     order = np.random.default_rng(seed).permutation(len(dataset.y))
     by_class = _by_class(order, dataset.y, len(dataset.class_names))
     held_out = _held_out(by_class, len(order)) if dataset.test is None else dataset.test
-    if held_out.all():
-        raise ValueError(f"label_scarce_split: {dataset.name!r} must have training rows; got none.")
-    test = np.flatnonzero(held_out & (dataset.y != UNLABELED))
-    if not len(test):
-        way_out = "Label two rows of a class." if dataset.test is None else "Label some of them."
-        raise ValueError(
-            f"{who}: {dataset.name!r} must have test rows with labels; got none. {way_out}"
-        )
+    _check_labeled(dataset, held_out)
     candidates = [rows[~held_out[rows]] for rows in by_class]
     expected = _expected(by_class, candidates)
     gone = np.zeros(len(order), dtype=bool)
@@ -225,7 +218,7 @@ def label_scarce_split(
     largest = int(np.bincount(dataset.y[labeled]).max(initial=0))
     return LabelScarceSplit(
         train=np.flatnonzero(~held_out & ~gone),
-        test=test,
+        test=np.flatnonzero(held_out & (dataset.y != UNLABELED)),
         labeled=labeled,
         seed=int(seed),
         labels_per_class=int(budget.n_labels or 0) if budget.is_plain else largest,
@@ -233,6 +226,20 @@ def label_scarce_split(
         wrong=wrong[0],
         wrong_labels=wrong[1],
     )
+
+
+def _check_labeled(dataset: Dataset, held_out: npt.NDArray[np.bool_]) -> None:
+    """Raise unless there are labels to learn from and others to score."""
+    labeled = dataset.y != UNLABELED
+    for what, rows in (("training", ~held_out), ("test", held_out)):
+        if not (rows & labeled).any():
+            way_out = (
+                "Label two rows of a class." if dataset.test is None else "Label some of them."
+            )
+            raise ValueError(
+                f"label_scarce_split: {dataset.name!r} must have {what} rows with labels; got "
+                f"none. {way_out}"
+            )
 
 
 def _as_budget(labels: int | Budget) -> Budget:

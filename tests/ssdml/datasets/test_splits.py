@@ -176,21 +176,18 @@ def test_zero_labels_per_class_raise(digits):
         label_scarce_split(digits, 0, seed=0)
 
 
-def test_data_set_without_training_rows_raises():
-    with pytest.raises(ValueError, match="'toy' must have training rows; got none"):
-        label_scarce_split(dataset([0, 1], test=[1, 1]), 1, seed=0)
-
-
 @pytest.mark.parametrize(
-    ("y", "test", "way_out"),
+    ("y", "test", "message"),
     [
-        ([-1, -1, -1], None, "Label two rows of a class"),
-        ([0, 1, 2], None, "Label two rows of a class"),
-        ([0, 1, -1], [0, 0, 1], "Label some of them"),
+        ([-1, -1, -1], None, "training rows with labels; got none. Label two rows of a class"),
+        ([0, 1, 2], None, "test rows with labels; got none. Label two rows of a class"),
+        ([0, 1, -1], [0, 0, 1], "test rows with labels; got none. Label some of them"),
+        ([-1, -1, 0], [0, 0, 1], "training rows with labels; got none. Label some of them"),
+        ([0, 1], [1, 1], "training rows with labels; got none"),
     ],
 )
-def test_data_set_without_labeled_test_rows_raises(y, test, way_out):
-    with pytest.raises(ValueError, match=f"'toy' must have test rows with .*got none. {way_out}"):
+def test_data_set_without_training_or_test_labels_raises(y, test, message):
+    with pytest.raises(ValueError, match=f"^label_scarce_split: 'toy' must have {message}"):
         label_scarce_split(dataset(y, test=test), 1, seed=0)
 
 
