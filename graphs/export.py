@@ -104,7 +104,7 @@ def spreading_kernel(graph: KNNGraph) -> Callable[[Any, Any], sparse.csr_matrix]
                 f"spreading_kernel: rows must be the {graph.n_samples} of the graph; got "
                 f"{X.shape[0]} and {Y.shape[0]}. Fit on those rows and read transduction_."
             )
-        return sparse.csr_matrix(weights)
+        return sparse.csr_matrix(weights, copy=True)  # callers may write to it
 
     return kernel
 

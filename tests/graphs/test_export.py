@@ -32,6 +32,15 @@ def test_the_kernel_refuses_other_rows():
         kernel(X, X[:3])
 
 
+def test_weights_that_are_written_to_do_not_change_the_kernel(rng):
+    X = rng.random((20, 3))
+    kernel = spreading_kernel(knn_graph(X, 4))
+    weights = kernel(X, X)
+    expected = weights.toarray()
+    weights.data /= 2
+    np.testing.assert_array_equal(kernel(X, X).toarray(), expected)
+
+
 def test_a_row_is_its_own_first_neighbor(rng):
     X = rng.standard_normal((40, 3)).astype(np.float32)
     indices, distances = umap_neighbors(knn_graph(X, 4))

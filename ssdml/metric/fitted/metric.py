@@ -214,7 +214,7 @@ class LearnedMetric(EmbeddingMixin):
             self._map = self.embedding_, map_rows(self.embedding_, n_jobs=self.n_jobs)
         points = self._map[1]
         if X is None:
-            return points
+            return points.copy()
         queries = self._apply(X, self._embedder, self._n_features_out)
         return place_rows(points, self.embedding_, np.asarray(queries), n_jobs=self.n_jobs)
 
