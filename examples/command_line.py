@@ -1,11 +1,13 @@
-"""Arguments and usage errors of the example scripts."""
+"""Arguments, usage errors and rows of results of the example scripts."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ssdml import datasets
 from ssdml.datasets.image_files import ImageFiles
@@ -45,3 +47,16 @@ def images_in_memory(
     if data.item_shape is None or isinstance(data.X, ImageFiles):
         parser.error(f"dataset must hold images in memory; got {data.name}.")
     return data
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of earlier runs, one JSON object per line; make the file if there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def add_row(path: Path, row: dict[str, Any]) -> None:
+    """Append the row of a run."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{json.dumps(row)}\n")

@@ -6,16 +6,17 @@ negatives, and prints, per partition, the share of right negatives, NMI and R@1 
 Orders: ``affinities`` is the published one, ``oracle`` sorts by the true labels, ``labels`` by the
 classes that the labels propagate to. Negatives: ``near`` are the last of the k nearest, as
 published, ``far`` the least similar of the k + 1st to the 5 k-th neighbor. About 10 minutes per
-combination, seed and 10 epochs without a GPU.
+combination, seed and 10 epochs without a GPU. Rows go to ``--out``; interrupted runs are resumed.
 """
 
 import argparse
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command_line import images_in_memory, positive
+from command_line import add_row, images_in_memory, positive, read_rows
 from reproduction.published import LABELS_PER_CLASS
 
 from ssdml.datasets import label_scarce_split
@@ -93,26 +94,41 @@ def by_affinity(indices, values):
     return np.take_along_axis(indices, np.argsort(-near, axis=1, kind="stable"), axis=1)
 
 
-def explained(data, seed, order, negatives, epochs, each):
-    """Fit on one draw of the labels; return the history, with scores of the test images."""
-    split = label_scarce_split(data, LABELS_PER_CLASS.get(data.name, 5), seed=seed)
+def explained(data, split, order, negatives, epochs, each):
+    """Fit on one draw of the labels; return the share of right negatives and scores per partition.
+
+    Scores are those of the test images.
+    """
     images = OfImages(None, data.item_shape).prepare(data.X)
     name, columns = NETWORKS.get(data.item_shape[:2], OTHER_NETWORK)
-    pretraining = paper_network(name).pretrain_epochs
     model = Explained(
         name,
         columns,
         order=order,
         negatives=negatives,
         truth=data.y[split.train],
-        pretrain_epochs=pretraining,
+        pretrain_epochs=paper_network(name).pretrain_epochs,
         epochs=epochs,
         epochs_per_partition=each,
-        random_state=seed,
+        random_state=split.seed,
     )
     tested = images[split.test], data.y[split.test]
     labels = split.partial_labels(data.y)
-    return model.fit(images[split.train], labels, validation=tested).history_
+    history = model.fit(images[split.train], labels, validation=tested).history_
+    return [
+        {"right": entry["true purity"]["negative"]}
+        | {score: entry["validation"][score] for score in ("NMI", "R@1")}
+        for entry in history
+    ]
+
+
+def report(row):
+    """Lines of a run, one per partition."""
+    for partition, found in enumerate(row["partitions"], 1):
+        yield (
+            f"{row['order']:<11} {row['negatives']:<10} {row['seed']:>4} {partition:>10} "
+            f"{found['right']:>15.1f}% {found['NMI']:>6.1f} {found['R@1']:>5.1f}"
+        )
 
 
 if __name__ == "__main__":
@@ -124,19 +140,18 @@ if __name__ == "__main__":
     parser.add_argument("--epochs-per-partition", type=positive, default=10)
     parser.add_argument("--seeds", type=positive, default=5)
     parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("explained"))
     given = parser.parse_args()
     data = images_in_memory(parser, given.dataset, given.data_dir)
+    path = given.out / f"{data.name}.jsonl"
+    settings = {"epochs": given.epochs, "epochs_per_partition": given.epochs_per_partition}
+    known = read_rows(path)
     print("order       negatives  seed  partition  right negatives   NMI   R@1")
-    for seed in range(given.seeds):
-        for order in given.order:
-            for negatives in given.negatives:
-                runs = explained(
-                    data, seed, order, negatives, given.epochs, given.epochs_per_partition
-                )
-                for entry in runs:
-                    share, scores = entry["true purity"]["negative"], entry["validation"]
-                    print(
-                        f"{order:<11} {negatives:<10} {seed:>4} {entry['partition']:>10} "
-                        f"{share:>15.1f}% {scores['NMI']:>6.1f} {scores['R@1']:>5.1f}",
-                        flush=True,
-                    )
+    for seed, order, negatives in product(range(given.seeds), given.order, given.negatives):
+        run = {"order": order, "negatives": negatives, "seed": seed} | settings
+        row = next((row for row in known if run.items() <= row.items()), None)
+        if row is None:
+            split = label_scarce_split(data, LABELS_PER_CLASS.get(data.name, 5), seed=seed)
+            row = run | {"partitions": explained(data, split, order, negatives, *settings.values())}
+            add_row(path, row)
+        print(*report(row), sep="\n", flush=True)

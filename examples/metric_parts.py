@@ -15,13 +15,12 @@ half.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from command_line import positive, usage_errors
+from command_line import add_row, positive, read_rows, usage_errors
 from reproduction.loss_search import MAX_PER_CLASS, class_disjoint
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
@@ -138,15 +137,14 @@ def main() -> None:
     for name, dataset in loaded.items():
         if given.network and (dataset.item_shape or ())[:2] not in NETWORKS:
             parser.error(f"--network needs images of {[*NETWORKS]} pixels; {name} has none")
-    given.out.mkdir(parents=True, exist_ok=True)
     settings = {key: vars(given)[key] for key in ("epochs", "labels", "per_class")}
     for name, dataset in loaded.items():
         columns = "" if given.columns is None else f"-{given.columns}-columns"
         path = given.out / f"{Path(name).stem}{columns}{'-network' * given.network}.jsonl"
-        path.touch()
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
         rows = [
-            row for row in rows if settings.items() <= row.items() and row["seed"] < given.seeds
+            row
+            for row in read_rows(path)
+            if settings.items() <= row.items() and row["seed"] < given.seeds
         ]
         done = {(row["method"], row["seed"]) for row in rows}
         images = dataset.item_shape if given.network else None
@@ -159,8 +157,7 @@ def main() -> None:
                 model = estimator(method, given.columns, given.epochs, seed, n_features, images)
                 scores = problem.scores(model)
                 rows.append({"method": method, "seed": seed} | settings | {"scores": scores})
-                with path.open("a") as file:
-                    file.write(f"{json.dumps(rows[-1])}\n")
+                add_row(path, rows[-1])
         print(f"{path.stem}: {given.seeds} seeds")
         for method in given.methods:
             of_method = [row["scores"] for row in rows if row["method"] == method]

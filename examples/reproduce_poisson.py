@@ -9,11 +9,10 @@ labels; 100 epochs take half an hour on one core. Interrupted runs are resumed. 
 """
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
-from command_line import positive, usage_errors
+from command_line import add_row, positive, read_rows, usage_errors
 from reproduction.poisson import BUDGETS, COMPARED, N_CODES, table_lines, transductive_accuracy
 from reproduction.vae import vae_codes
 
@@ -47,8 +46,7 @@ if __name__ == "__main__":
         data = load_dataset(given.dataset)
         rows = np.random.default_rng(0).permutation(len(data.y))[: given.rows]
         X, path = features(given, data.X[rows] / data.X.max())
-        path.touch()
-        done = [json.loads(line) for line in path.read_text().splitlines()]
+        done = read_rows(path)
         known = {(row["method"], row["labels"], row["trial"]) for row in done}
         for trial in range(given.trials):
             for n_labels in given.labels_per_class:
@@ -58,7 +56,6 @@ if __name__ == "__main__":
                     accuracy = transductive_accuracy(method, X, data.y[rows], n_labels, trial)
                     row = {"method": method, "labels": n_labels, "trial": trial}
                     done.append(row | {"accuracy": accuracy})
-                    with path.open("a") as file:
-                        file.write(f"{json.dumps(done[-1])}\n")
+                    add_row(path, done[-1])
     print(f"{given.dataset}, {len(X)} rows: accuracy on the unlabeled rows in percent")
     print(*table_lines(given.dataset, done), sep="\n")

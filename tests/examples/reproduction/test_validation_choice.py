@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import explain_published
 import numpy as np
 import pytest
@@ -135,3 +137,21 @@ def test_far_negatives_are_no_neighbors_and_of_other_classes(graph):
     near = (graph.indices[mined.anchor] == mined.negative[:, None]).any(axis=1)
     assert not near.any()
     assert (truth[mined.negative] != truth[mined.anchor]).all()
+
+
+def test_variants_of_mining_write_rows_and_resume(example, tmp_path):
+    X, y, _ = small_images(n=120)
+    np.savez(tmp_path / "toy.npz", X=X, y=y)
+    given = [tmp_path / "toy.npz", "--order", "oracle", "--seeds", 1, "--out", tmp_path]
+    given += ["--epochs", 2, "--epochs-per-partition", 1]
+    shown = example("explain_published.py", *given)
+    _, *lines = shown.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["oracle", negatives, "0", partition] for negatives in ("near", "far") for partition in "12"
+    ]
+    near, far = map(json.loads, (tmp_path / "toy.jsonl").read_text().splitlines())
+    rights = [found["right"] for found in near["partitions"] + far["partitions"]]
+    assert [line.split()[4] for line in lines] == [f"{right:.1f}%" for right in rights]
+    assert far["partitions"][0]["right"] > near["partitions"][0]["right"]
+    assert example("explain_published.py", *given) == shown
+    assert len((tmp_path / "toy.jsonl").read_text().splitlines()) == 2
