@@ -70,6 +70,7 @@ TRUTH |= {"истина": "ложь", "tosi": "epätosi", "igaz": "hamis"}  # as
 ORANGE_TYPES = {"continuous", "numeric", "discrete", "categorical", "string", "text", "time"}
 ORANGE_LETTERS = {"c", "d", "n", "s", "t"}  # the same, above a row of flags
 ORANGE_FLAGS = {"": "", "c": "class", "m": "meta", "i": "ignore", "w": "weight"}
+ORANGE_ATTRIBUTE = re.compile(r"\w+=(\\.|\S)*")  # beside a flag, such as include=True
 ORANGE_MARK = re.compile(r"(?P<flags>[cmiw]?[CDSTN]|[cmiw])#(?P<name>.+)")
 QUALTRICS = re.compile(r"""\{\s*["']ImportId["'].*\}""", re.DOTALL)  # below names and questions
 RESPONDENT = re.compile(r"respondent[ _]?id")  # as SurveyMonkey calls the first column
@@ -355,10 +356,7 @@ def _joined(levels: list[list[str]]) -> list[str]:
 
 
 def _header_of_orange(rows: Sequence[Sequence[Any]]) -> Header | None:
-    """Find the header that Orange writes: names, types and flags, or "cD#name"; None for others.
-
-    Flags such as "class" follow the names.
-    """
+    """Find the header of Orange: names, types and flags, or "cD#name"; None for others."""
     rows = _stripped(rows[:4])
     marked = [ORANGE_MARK.fullmatch(name) for name in rows[0]]
     if 2 * sum(map(bool, marked)) > sum(map(bool, rows[0])):
@@ -367,9 +365,9 @@ def _header_of_orange(rows: Sequence[Sequence[Any]]) -> Header | None:
         return _flagged(1, names, flags)
     if len(rows) < 4:
         return None
-    flags = [ORANGE_FLAGS.get(folded(flag), folded(flag)) for flag in rows[2]]
-    are_flags = {*flags} <= {*ORANGE_FLAGS.values()}
-    known = ORANGE_TYPES | (ORANGE_LETTERS if are_flags and any(flags) else set())
+    flags = [folded(ORANGE_ATTRIBUTE.sub("", cell).strip()) for cell in rows[2]]
+    are_flags = {*flags} <= ORANGE_FLAGS.keys() | {*ORANGE_FLAGS.values()}
+    known = ORANGE_TYPES | (ORANGE_LETTERS if are_flags and any(rows[2]) else set())
     types = {*map(folded, filter(None, rows[1]))}
     if types.isdisjoint(known) or any(kind not in known and " " not in kind for kind in types):
         return None

@@ -370,6 +370,11 @@ ROWS = "1.5\t2\ta\tn1\n3\t4\t?\tn2\n5\t6\tb\tn3\n"
             ["len", "wid", "kind", "name"],
         ),
         (f"{ORANGE}c\tc\td\ts\n\t\tclass\tmeta\n", ["len", "wid", "kind class", "name meta"]),
+        (
+            f"{ORANGE}c\tc\td\ts\n\tinclude=True\tclass\tmeta a=b\\ c title=True\n",
+            ["len", "wid", "kind class", "name meta"],
+        ),
+        (f"{ORANGE}c\tc\td\ts\n\t\t\tinclude=True\n", ["len", "wid", "kind", "name"]),
         ("C#len\tC#wid\tcD#kind\tmS#name\n", ["len", "wid", "kind class", "name meta"]),
     ],
 )
