@@ -55,6 +55,7 @@ def load_dataset(
         - a table: ``.csv``, ``.tsv`` and other text with separators, ``.arff``, ``.parquet``,
           ``.feather``, ``.arrow``, ``.jsonl``, ``.json``, ``.xlsx``; text may be compressed
           (``.gz``, ``.bz2``, ``.xz``, ``.zst``);
+        - ``name_TRAIN.ts`` of the UCR archive, whose time series have one length;
         - ``data.npz`` with arrays ``X`` (n, d) or (n, height, width, ...), ``y`` (n,) and, for a
           standard split, a boolean ``test`` (n,); ``data.mat`` of MATLAB with the same, also in a
           structure, and with samples along the last axis;

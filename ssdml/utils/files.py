@@ -50,7 +50,7 @@ WAYS_OUT = {  # of formats that are not read, by suffix
     **dict.fromkeys((".rds", ".rdata", ".rda"), "Write it in R: write.csv(frame, 'table.csv')"),
     **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".duckdb"), "Export the table as .csv"),
     ".mtx": "Load it with scipy.io.mmread, and save X.toarray() and y with numpy.savez",
-    ".ts": "Load it with aeon.datasets.load_from_ts_file, and save X and y with numpy.savez",
+    ".ts": "If it holds series of the UCR archive, let its name end in _TRAIN.ts",
     ".sql": "Run it in a database, and export the table as .csv",
     **dict.fromkeys(
         (".wav", ".mp3", ".flac", ".ogg", ".m4a", ".mp4", ".avi", ".mov"),
@@ -101,7 +101,6 @@ SIGNATURES: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
     (b"CDF\x02", "a netCDF file", (), WAYS_OUT[".nc"]),
     (b"Obj\x01", "an Avro file", (), WAYS_OUT[".avro"]),
     (b"%%MatrixMarket", "a sparse matrix of Matrix Market", (), WAYS_OUT[".mtx"]),
-    (b"@problemname", "a set of time series", (), WAYS_OUT[".ts"]),
     (b"%PDF-", "a PDF file", (), "Save the table as .csv"),
     (b"version https://git-lfs.", "a pointer of Git LFS", (), "Fetch the data: git lfs pull"),
     (b"<!doctype html", "a web page", (), "Download the file itself, not the page about it"),

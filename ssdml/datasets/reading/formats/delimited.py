@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from ssdml.datasets.image_names import is_image_name
-from ssdml.datasets.reading.formats.arff import ARFF, names_and_rows
+from ssdml.datasets.reading.formats.arff import AT_LINES, names_and_rows
 from ssdml.datasets.reading.formats.other_texts import refuse_other_texts
 from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number, of_cells
 from ssdml.utils.files import check_memory, check_regular, open_regular, refuse_damage
@@ -105,10 +105,10 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     refuse_other_texts(path, content)
     if content.startswith(FASTTEXT.encode()):
         return _fasttext(path, content)
-    if ARFF.match(content):
+    if AT_LINES.match(content):
         names, content, n_above = names_and_rows(path, content)
         cells, place = _parsed(path, content, Layout(",", len(names)), n_above, on_disk)
-        return headed(path, cells, place, ("attributes of Weka",), ",", names)
+        return headed(path, cells, place, ("columns named in lines with @",), ",", names)
     if RULED.match(content):
         content = DRAWN.sub(b"", content)
     content, notes_on_signs = _with_usual_quotes(content)

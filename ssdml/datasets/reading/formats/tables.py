@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -29,6 +30,7 @@ OF_SPLITS = (".train", ".test", ".valid", ".val", ".dev", ".tra", ".tes", ".trn"
 DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".psv", ".arff", ".ecsv", *OF_SPLITS)
 BINARY = (*PARQUET, *ARROW)
 EXCEL = (".xlsx", ".xlsm")
+SERIES = re.compile(r".+_(train|test)\.ts", re.IGNORECASE)  # others that end in .ts are programs
 TEXT_SUFFIXES = (*DELIMITED, *LINES_OF_JSON, ".json")
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, *BINARY, *EXCEL)
 NO_DATA = dict.fromkeys(  # names of files beside those of data
@@ -54,8 +56,12 @@ def table_suffix(path: Path) -> str | None:
     --------
     >>> table_suffix(Path("a.CSV.gz")), table_suffix(Path("a.png"))
     ('.csv', None)
+    >>> table_suffix(Path("a_TRAIN.ts")), table_suffix(Path("a.ts"))
+    ('.ts', None)
     """
     suffix = path.suffix.lower()
+    if SERIES.fullmatch(path.name):
+        return suffix
     if suffix in COMPRESSED:
         suffix = Path(path.stem).suffix.lower()
         return suffix if suffix in TEXT_SUFFIXES else None

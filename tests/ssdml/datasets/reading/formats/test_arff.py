@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.io.arff import loadarff
 
+from ssdml.datasets import load_dataset
 from ssdml.datasets.loading import read_dataset
 from ssdml.datasets.reading.formats.tables import read_table
 from ssdml.datasets.reading.names import Choice
@@ -60,6 +61,43 @@ def test_large_files_equal_those_of_scipy(tmp_path, rng):
     rows, _ = loadarff(tmp_path / "t.arff")
     np.testing.assert_allclose(data.X, np.stack([rows[name] for name in "abcde"], 1), rtol=1e-6)
     assert [data.class_names[code] for code in data.y] == [k.decode() for k in rows["k"]]
+
+
+SERIES = "# a remark\n@problemName t\n@timeStamps false\n@classLabel true up down\n@data\n"
+
+
+def test_series_have_a_column_per_time(tmp_path):
+    lines = {"TRAIN": "1,2.5,3:up\n\n-2,0,1:down\n", "TEST": "2,2,2:up\n"}
+    for part, rows in lines.items():
+        (tmp_path / f"toy_{part}.ts").write_text(SERIES + rows)
+    data = load_dataset(tmp_path)
+    assert data.columns == ("t1", "t2", "t3")
+    assert data.X[~data.test].tolist() == [[1, 2.5, 3], [-2, 0, 1]]
+    assert data.X[data.test].tolist() == [[2, 2, 2]]
+    assert [data.class_names[code] for code in data.y[~data.test]] == ["up", "down"]
+    place = read_table(tmp_path / "toy_TRAIN.ts").place
+    assert [place(row) for row in range(2)] == ["line 6", "line 8"]
+
+
+def test_series_of_several_dimensions_and_without_labels(read):
+    table = read(SERIES + "1,2:3,4:up\n5,6:7,8:down\n", "t_train.ts")
+    assert table.columns.column_names == ["d1 t1", "d1 t2", "d2 t1", "d2 t2", "class"]
+    assert list(table.columns.to_pandas().iloc[1]) == ["5", "6", "7", "8", "down"]
+    table = read(SERIES.replace("true up down", "false") + "1,2:3,4\n", "t_test.ts")
+    assert table.columns.column_names == ["d1 t1", "d1 t2", "d2 t1", "d2 t2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SERIES + "1,2:3:up\n1:2,3:up\n", r"line 7: .* got lengths \[1, 2\] after \[2, 1\]"),
+        (SERIES, "must have series below @data; got none"),
+        (SERIES.replace("false", "true") + "(0,1):up\n", "must have series without time stamps"),
+    ],
+)
+def test_series_that_are_no_rows_are_refused(read, text, message):
+    with pytest.raises(ValueError, match=rf"t_train\.ts.*{message}"):
+        read(text, "t_train.ts")
 
 
 @pytest.mark.parametrize(
