@@ -27,6 +27,7 @@ from ssdml.graphs.neighbors.exact import (
 from ssdml.graphs.neighbors.metrics import SPACES
 from ssdml.graphs.neighbors.precomputed import rank_precomputed, warn_of_squares
 from ssdml.graphs.neighbors.rows import Rows, open_rows
+from ssdml.utils.labels import check_columns
 from ssdml.utils.parallel import count_threads
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import as_generator, choose, warn
@@ -169,6 +170,7 @@ class KNNGraph:
                 f"extend: X_new must have as many columns as the rows of the graph, "
                 f"{old.n_features}; got {new.n_features}."
             )
+        check_columns(old.names, new.names, "extend", ("the rows of the graph", "X_new"))
         for rows, name in ((old, "X"), (new, "X_new")):
             if rows.dtype != self.distances.dtype:
                 raise TypeError(
@@ -380,6 +382,7 @@ def nearest_rows(
             f"nearest_rows: queries must have as many columns as X, {rows.n_features}; "
             f"got {targets.n_features}."
         )
+    check_columns(rows.names, targets.names, "nearest_rows", ("X", "queries"))
     k = check_n_neighbors(n_neighbors, len(rows), "n", "nearest_rows")
     # One dtype for both, so that a query that equals a row is at distance 0.
     dtype = np.result_type(rows.dtype, targets.dtype)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from ssdml.utils.labels import column_names
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import check_finite, check_rows, check_table, working_dtype
@@ -34,16 +35,20 @@ class Rows:
         Matrices with the same number of columns.
     dtype : dtype
         Rows are converted to it, then changed.
+    names : list of str or None
+        Of the columns, if they have any.
     """
 
-    def __init__(self, parts: Sequence[Part], dtype: npt.DTypeLike) -> None:
-        self._parts, self.dtype = tuple(parts), np.dtype(dtype)
+    def __init__(
+        self, parts: Sequence[Part], dtype: npt.DTypeLike, names: list[str] | None = None
+    ) -> None:
+        self._parts, self.dtype, self.names = tuple(parts), np.dtype(dtype), names
         self._starts = np.cumsum([0, *(len(part.matrix) for part in parts)])
 
     @classmethod
-    def of(cls, matrix: npt.NDArray[Any]) -> Self:
+    def of(cls, matrix: npt.NDArray[Any], names: list[str] | None = None) -> Self:
         """Take a matrix in its dtype, without checks."""
-        return cls([Part(matrix)], matrix.dtype)
+        return cls([Part(matrix)], matrix.dtype, names)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -72,7 +77,7 @@ class Rows:
 
     def __add__(self, below: Rows) -> Rows:
         """Stack rows of the same dtype below these."""
-        return Rows(self._parts + below._parts, self.dtype)
+        return Rows(self._parts + below._parts, self.dtype, self.names)
 
     def blocks(self) -> list[slice]:
         """Return slices of all rows, small enough to be converted one at a time."""
@@ -114,7 +119,7 @@ def open_rows(X: Any, who: str, name: str = "X") -> Rows:
     if isinstance(X, Rows):
         return X
     if not (is_mapped(X) or getattr(X, "dtype", None) == np.float16):
-        return Rows.of(check_rows(X, who, name))
+        return Rows.of(check_rows(X, who, name), column_names(X))
     check_file(X, who, name)
     table = check_table(X, who, name)
     rows = Rows([Part(table)], working_dtype(table.dtype))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ssdml.graphs.neighbors.exact import smallest
 from ssdml.graphs.neighbors.metrics import Euclidean
 from ssdml.graphs.neighbors.rows import Part, Rows
-from ssdml.utils.labels import check_codes
+from ssdml.utils.labels import check_codes, check_columns, column_names
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import UNLABELED, as_list, check_rows
@@ -48,7 +48,7 @@ def retrieval_scores(
     """
     who = "retrieval_scores"
     ks = checked_ks(ks, who)
-    embeddings = check_rows(embeddings, who, "embeddings")
+    embeddings, names = check_rows(embeddings, who, "embeddings"), column_names(embeddings)
     codes = check_codes(codes, len(embeddings), who, "codes")
     if gallery is not None:
         if not isinstance(gallery, Sequence) or len(gallery) != 2:
@@ -62,6 +62,7 @@ def retrieval_scores(
                 f"{who}: gallery must have the {embeddings.shape[1]} columns of embeddings; got "
                 f"{rows.shape[1]}."
             )
+        check_columns(names, column_names(gallery[0]), who, ("embeddings", "gallery[0]"))
         gallery = rows, check_codes(gallery[1], len(rows), who, "gallery[1]", least=UNLABELED)
     searched, classes = (embeddings, codes) if gallery is None else gallery
     # Codes may be ids of any size; here they index counts.

@@ -14,7 +14,13 @@ import numpy.typing as npt
 
 from ssdml.evaluation.clustering import kmeans_clusters, normalized_mutual_information, pairwise_f1
 from ssdml.evaluation.retrieval import BLOCK_ENTRIES, checked_ks, retrieval_scores
-from ssdml.utils.labels import check_order, check_same_kind, encode_labels
+from ssdml.utils.labels import (
+    check_columns,
+    check_order,
+    check_same_kind,
+    column_names,
+    encode_labels,
+)
 from ssdml.utils.linalg import scale_exactly
 from ssdml.utils.parallel import row_blocks
 from ssdml.utils.scatter import class_means
@@ -110,7 +116,10 @@ def evaluate(
         )
     check_seed(random_state, "evaluate")
     embeddings, codes, classes = _labeled_rows(Z, y, "evaluate")
-    among = None if gallery is None else _searched(gallery, embeddings, classes)
+    among = None
+    if gallery is not None:
+        among = _searched(gallery, embeddings, classes)
+        check_columns(column_names(Z), column_names(gallery[0]), "evaluate", ("Z", "gallery[0]"))
     computed: dict[str, float] = {}
     if {"NMI", "F1"}.intersection(scores):
         clusters = kmeans_clusters(embeddings, int(codes.max()) + 1, random_state=random_state)
@@ -175,6 +184,7 @@ def few_label_accuracy(
         raise ValueError(
             f"{who}: Z must have the {few.shape[1]} columns of Z_labeled; got {rows.shape[1]}."
         )
+    check_columns(column_names(Z_labeled), column_names(Z), who, ("Z_labeled", "Z"))
     check_same_kind(classes, true_classes, who, ("y_labeled", "y"))
     truth = _codes_among(classes, true_classes, who, ("y_labeled", "y"))[codes]
     exponent = max(scale_exactly(few)[1], scale_exactly(rows)[1])  # distances must not overflow

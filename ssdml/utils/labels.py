@@ -18,6 +18,7 @@ from ssdml.utils.validation import (
     UNLABELED,
     as_array,
     check_labeled,
+    is_table,
     warn,
     warn_of_wrapped,
     whole_labels,
@@ -252,6 +253,44 @@ def warn_of_order(
             f"order, which is not read. Pass {own}.loc[{given}.index]; if the rows belong "
             f"together, {own}.to_numpy()."
         )
+
+
+def column_names(table: Any) -> list[str] | None:
+    """Return the names of the columns of pandas, polars or pyarrow, or None without such names.
+
+    Examples
+    --------
+    >>> column_names([[1, 2]])
+    """
+    if not is_table(table):
+        return None
+    names = table.column_names if hasattr(table, "column_names") else getattr(table, "columns", ())
+    names = list(names)
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_columns(
+    columns: list[str] | None, others: list[str] | None, who: str, names: tuple[str, str]
+) -> None:
+    """Raise if two tables have as many columns, but of other names or in another order.
+
+    ``names`` are those of the tables.
+
+    Examples
+    --------
+    >>> check_columns(["a", "b"], ["a", "b"], "who", ("X", "queries"))
+    """
+    if columns is None or others is None or len(columns) != len(others) or columns == others:
+        return
+    given, own = names
+    wanted, found = next(pair for pair in zip(columns, others, strict=True) if len({*pair}) == 2)
+    way_out = f"{own}.to_numpy(), if its columns are those of {given}"
+    if sorted(columns) == sorted(others):
+        way_out = f"them in the order of {given}"
+    raise ValueError(
+        f"{who}: {own} must have the columns of {given}, in their order; got {found!r} where "
+        f"{given} has {wanted!r}. Pass {way_out}."
+    )
 
 
 def warn_of_labels_in(X: Array, labels: Ints, who: str, names: Any = None) -> None:

@@ -6,9 +6,10 @@ import copy
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from ssdml.graphs import knn_graph
+from ssdml.graphs import knn_graph, nearest_rows
 from ssdml.graphs.neighbors.metrics import Euclidean
 
 METRICS = ["euclidean", "cosine"]
@@ -151,3 +152,18 @@ def test_bad_new_rows_are_named(X_new, arguments, error, message, rng):
     graph = knn_graph(rng.random((10, 2)), 3)
     with pytest.raises(error, match=f"extend: .*{message}"):
         graph.extend(X_new, **arguments)
+
+
+def test_columns_in_another_order_are_refused(rng):
+    table = pd.DataFrame(rng.standard_normal((20, 3)), columns=list("abc"))
+    graph, swapped = knn_graph(table, 2), table[["b", "a", "c"]]
+    message = (
+        "extend: X_new must have the columns of the rows of the graph, in their order; got 'b'"
+    )
+    for earlier in (graph, graph.extend(table + 1)):
+        with pytest.raises(ValueError, match=message):
+            earlier.extend(swapped)
+    assert graph.extend(swapped.to_numpy()).n_samples == 40
+    with pytest.raises(ValueError, match="nearest_rows: queries must have the columns of X, in"):
+        nearest_rows(table, swapped, 1)
+    assert (nearest_rows(table, table, 1)[1] == 0).all()

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from sklearn.metrics import accuracy_score
@@ -471,3 +473,22 @@ def test_triplets_of_rows_below_zero_are_named():
     triplets = SimpleNamespace(anchor=[0], positive=[-1], negative=[2], weight=[1.0])
     with pytest.raises(ValueError, match="of y, from 0 to 2; got rows from -1 to 2"):
         triplet_purity(triplets, [0, 0, 1])
+
+
+@pytest.mark.parametrize("as_table", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_columns_in_another_order_are_refused(as_table, rng):
+    Z, y = embedding(rng, 20)
+    columns = {name: Z[:, place] for place, name in enumerate("abcd")}
+    table, reversed_ = as_table(columns), as_table(dict(reversed(columns.items())))
+    message = r"got 'd' where Z has 'a'. Pass them in the order of Z"
+    with pytest.raises(ValueError, match=message):
+        evaluate(table, y, gallery=(reversed_, y), scores="R@1")
+    with pytest.raises(ValueError, match="Z must have the columns of Z_labeled, in their order"):
+        few_label_accuracy(table, y, reversed_, y)
+    codes = np.unique(y, return_inverse=True)[1]
+    with pytest.raises(ValueError, match="must have the columns of embeddings, in their order"):
+        retrieval_scores(table, codes, 1, gallery=(reversed_, codes))
+    other = as_table({name.upper(): column for name, column in columns.items()})
+    with pytest.raises(ValueError, match=r"got 'A' where .* 'a'. Pass Z.to_numpy\(\), if"):
+        few_label_accuracy(table, y, other, y)
+    assert few_label_accuracy(table, y, Z, y) == few_label_accuracy(Z, y, table, y)
