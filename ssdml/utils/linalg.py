@@ -22,6 +22,7 @@ GRAPH_VARIANCE = 0.95  # share of the variance in which neighbors are searched
 ABSENT = re.compile(  # written for a missing value: nines, or the limit of a type or format
     r"-?9{2,6}(\.9+)?|-32768|-2\.14748e\+09|-?1e\+(20|30|34)|9\.96921e\+36|-3\.40282e\+38"
 )
+INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 LEAST_GAP = 10  # between such a mark and other values
 
 
@@ -298,6 +299,24 @@ def warn_of_absent_marks(X: npt.NDArray[Any], who: str, names: Any = None) -> No
             f"values (in all, {total} such cells, in columns {named}{others}). If it means a "
             f"missing value, impute it: SimpleImputer(missing_values={mark:g})."
         )
+
+
+def warn_of_index(X: npt.NDArray[Any], who: str, names: Any = None) -> None:
+    """Warn of a column of distinct integers with a name that pandas gives to an index in a file.
+
+    Examples
+    --------
+    >>> warn_of_index(np.eye(2), "who", ["a", "b"])
+    """
+    for column, name in enumerate(() if names is None else names):
+        if INDEX.fullmatch(str(name).lower()) is None:
+            continue
+        cells = X[:, column]
+        if (cells == np.rint(cells)).all() and len(np.unique(cells)) == len(cells):
+            warn(
+                f"{who}: X must not hold the numbers of rows; column {str(name)!r} is named as "
+                "pandas names an index in a file, and differs in all rows. Leave it out."
+            )
 
 
 def product(rows: npt.NDArray[Any], matrix: Floats) -> Floats:

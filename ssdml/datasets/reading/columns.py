@@ -16,7 +16,6 @@ import numpy as np
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.formats.delimited import ONE_COLUMN
 from ssdml.datasets.reading.names import (
-    INDEX,
     IS_NEW,
     KEY,
     NO_CLASSES,
@@ -51,6 +50,7 @@ from ssdml.datasets.reading.table import (
     hints_at_labels,
     names_labels,
 )
+from ssdml.utils.linalg import INDEX
 from ssdml.utils.typing import Floats
 
 IS_USE = "its name is that of folds, parts or weights"

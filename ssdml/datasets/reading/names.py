@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from ssdml.datasets.reading.table import SPLIT_NAMES, SPLITS, folded, mentioned_split
 
-INDEX = re.compile(r"unnamed: 0(\.\d+)?|__index_level_\d+__|level_\d+")  # as pandas names an index
 # Whose id a name such as userid, without a sign between the words, may be.
 OF_ID = (
     "account|article|booking|case|cell|client|customer|device|doc|document|employee|encounter|"

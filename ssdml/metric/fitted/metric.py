@@ -26,7 +26,12 @@ from ssdml.metric.fitted.prediction import (
 from ssdml.metric.fitted.saving import load_metric, save_metric
 from ssdml.utils.dask_arrays import check_dask_array, is_dask, map_row_blocks
 from ssdml.utils.labels import check_order, warn_of_labels_in
-from ssdml.utils.linalg import check_spread, warn_of_absent_marks, warn_of_far_row
+from ssdml.utils.linalg import (
+    check_spread,
+    warn_of_absent_marks,
+    warn_of_far_row,
+    warn_of_index,
+)
 from ssdml.utils.typing import Array, Ints
 from ssdml.utils.validation import check_cells, check_dimensions, check_finite, working_dtype
 
@@ -72,6 +77,7 @@ class LearnedMetric(EmbeddingMixin):
         names = getattr(self, "feature_names_in_", None)
         warn_of_labels_in(X, labels, name, names)
         warn_of_absent_marks(X, name, names)
+        warn_of_index(X, name, names)
         squares = check_spread(X, name, may_underflow=may_underflow)
         warn_of_far_row(X, squares, squares.sum(), name)
         return X, labels

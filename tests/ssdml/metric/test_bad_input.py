@@ -469,3 +469,15 @@ def test_pairs_are_read_as_rows(X, y, plain):
     np.testing.assert_array_equal(distances, plain.pair_distance(pairs))
     with pytest.raises(ValueError, match=r"pair_distance: pairs must hold numbers; it holds text"):
         plain.pair_distance(np.full((3, 2, 4), "a"))
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", "__index_level_0__"])
+def test_an_index_among_the_columns_causes_a_warning(name, rng):
+    X, y = blobs()
+    labels = np.where(np.arange(len(y)) < 20, y, -1)
+    table = pd.DataFrame(X).add_prefix("f")
+    table.insert(0, name, rng.permutation(len(X)))
+    with pytest.warns(UserWarning, match=f"X must not hold the numbers of rows; column '{name}'"):
+        SSDML(random_state=0).fit(table, labels)
+    table[name] = X[:, 0]  # a measurement that has lost its name
+    SSDML(random_state=0).fit(table, labels)
