@@ -10,14 +10,16 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags, _safe_indexing, get_tags
+from sklearn.utils.validation import _num_samples
 
 from ssdml.evaluation.predictions import label_accuracy
 from ssdml.experiments.methods.base import Compared, Factory, embed
 from ssdml.experiments.methods.estimators import EstimatorWrapper
 from ssdml.model_selection.split import SemiSupervisedSplit
+from ssdml.utils.labels import encode_labels
 from ssdml.utils.typing import Array
-from ssdml.utils.validation import UNLABELED, warn
+from ssdml.utils.validation import UNLABELED, as_list, warn
 
 Settings = list[dict[str, Any]]
 
@@ -109,14 +111,25 @@ class Tuned(EstimatorWrapper):
         self.settings = settings
         self.random_state = random_state
 
-    def fit(self, X: Array, y: Array) -> Self:
+    def fit(self, X: Any, y: Any) -> Self:
         """Choose a setting and fit with it."""
-        labels = np.asarray(y)
-        rows = self._searched(labels)
-        self.accuracies_ = self._accuracies(X[rows], labels[rows])
+        settings = as_list(self.settings, "settings", "Tuned", "dictionaries of parameters")
+        if not settings or not all(isinstance(setting, Mapping) for setting in settings):
+            raise ValueError(
+                f"Tuned: settings must be dictionaries of parameters; got {self.settings!r}. Pass "
+                "[{}] for the estimator as it is."
+            )
+        codes, _ = encode_labels(y, "Tuned")
+        if len(codes) != _num_samples(X):
+            raise ValueError(
+                f"Tuned: y must have a label for each of the {_num_samples(X)} rows of X; got "
+                f"{len(codes)}."
+            )
+        rows = self._searched(codes)
+        self.accuracies_ = self._accuracies(_safe_indexing(X, rows), codes[rows])
         best = int(self.accuracies_.argmax()) if len(self.accuracies_) else 0
         self.best_params_ = self.settings[best]
-        self.estimator_ = self._with(self.best_params_).fit(X, labels)
+        self.estimator_ = self._with(self.best_params_).fit(X, y)
         return self
 
     def __sklearn_tags__(self) -> Tags:
@@ -128,7 +141,7 @@ class Tuned(EstimatorWrapper):
         others = rng.permutation(np.flatnonzero(labels == UNLABELED))[:MAX_UNLABELED]
         return np.sort(np.concatenate([np.flatnonzero(labels != UNLABELED), others]))
 
-    def _accuracies(self, X: Array, labels: Array) -> Array:
+    def _accuracies(self, X: Any, labels: Array) -> Array:
         largest = np.unique(labels[labels != UNLABELED], return_counts=True)[1].max(initial=0)
         if largest < 2:
             warn(
@@ -147,12 +160,13 @@ class Tuned(EstimatorWrapper):
         return np.mean(scores, axis=1)
 
     def _accuracy(
-        self, setting: dict[str, Any], X: Array, labels: Array, train: Array, test: Array
+        self, setting: dict[str, Any], X: Any, labels: Array, train: Array, test: Array
     ) -> float:
         known = train[labels[train] != UNLABELED]
-        model = self._with(setting).fit(X[train], labels[train])
-        Z, Z_test = embed(model, X[known]), embed(model, X[test])
-        return label_accuracy(model, X[test], Z_test, labels[test], Z, labels[known])
+        tested = _safe_indexing(X, test)
+        model = self._with(setting).fit(_safe_indexing(X, train), labels[train])
+        Z, Z_test = embed(model, _safe_indexing(X, known)), embed(model, tested)
+        return label_accuracy(model, tested, Z_test, labels[test], Z, labels[known])
 
     def _with(self, setting: dict[str, Any]) -> Any:
         return clone(self.estimator).set_params(**setting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 
@@ -11,6 +12,7 @@ from ssdml.experiments import METHODS, compare
 from ssdml.experiments.methods.classifiers import PoissonClassifier
 from ssdml.experiments.methods.deep import deep_methods
 from ssdml.experiments.methods.tuning import GRIDS, MAX_UNLABELED, Tuned, grid
+from ssdml.utils.labels import is_unlabeled
 
 IMAGES = Dataset(
     "small", np.zeros((2, 784), np.float32), np.arange(2), ("a", "b"), item_shape=(28, 28)
@@ -27,7 +29,7 @@ class Scaled(BaseEstimator):
         self.factor = factor
 
     def fit(self, X, y):
-        Scaled.seen.append((self.factor, len(y), int((y >= 0).sum())))
+        Scaled.seen.append((self.factor, len(y), int((~is_unlabeled(np.asarray(y))).sum())))
         return self
 
     def transform(self, X):
@@ -151,3 +153,20 @@ def test_the_grid_is_part_of_the_hash(blobs, tmp_path, monkeypatch):
     monkeypatch.setitem(GRIDS, "lda", GRIDS["lda"][:2])
     (other,) = compare(blobs, ["lda-tuned"], out=tmp_path / "b", seeds=[0], labels_per_class=[4])
     assert other["config_hash"] != row["config_hash"]
+
+
+def test_tables_and_names_are_tuned(rows):
+    X, labels = rows
+    expected = Tuned(Scaled(), grid(factor=[0.0, 1.0]), 0).fit(X, labels)
+    names = pd.Series(np.array(["ant", "bee", None])[labels], index=np.arange(90)[::-1])
+    model = Tuned(Scaled(), grid(factor=[0.0, 1.0]), 0)
+    model.fit(pd.DataFrame(X, index=names.index), names)
+    np.testing.assert_array_equal(model.accuracies_, expected.accuracies_)
+    with pytest.raises(ValueError, match="Tuned: y must have a label for each of the 90 rows"):
+        model.fit(X, names[:20])
+
+
+@pytest.mark.parametrize("settings", [[], ["factor"]])
+def test_settings_without_parameters_are_refused(settings, rows):
+    with pytest.raises(ValueError, match="Tuned: settings must be dictionaries of parameters"):
+        Tuned(Scaled(), settings).fit(*rows)
