@@ -302,11 +302,10 @@ class Header(NamedTuple):
 def find_header(rows: Sequence[Sequence[Any]]) -> Header:
     """Find the header below titles, which have cells in the first columns only, and its rows.
 
-    A second row belongs to it if it has no number, but text above the numbers of several columns:
-    the lower level of names, or units; so does a third, if names in the first span columns. A name
-    of an upper level that spans several columns is repeated. Exports of Orange, Qualtrics and
-    SurveyMonkey have their own rows below the names, and so do tables of pandas with several levels
-    of columns.
+    A second row, and a third, belong to it if they have no number, but text above the numbers of
+    several columns: lower levels of names, or units. A name of an upper level that spans several
+    columns is repeated. Exports of Orange, Qualtrics and SurveyMonkey have their own rows below the
+    names, and so do tables of pandas with several levels of columns.
 
     Examples
     --------
@@ -315,20 +314,18 @@ def find_header(rows: Sequence[Sequence[Any]]) -> Header:
     >>> find_header([["a", "", "label"], ["mm", "kg", ""], ["1", "2", "x"], ["3", "4", "y"]]).names
     ['a mm', 'a kg', 'label']
     """
-    for form in (
-        _header_of_orange,
-        _header_of_qualtrics,
-        _header_of_surveymonkey,
-        _header_of_pandas,
-    ):
+    forms = (_header_of_orange, _header_of_qualtrics, _header_of_surveymonkey, _header_of_pandas)
+    for form in forms:
         if (found := form(rows)) is not None:
             return found
     n_above = _n_above(rows)
     if n_above and not has_header(rows[n_above:]):
         n_above = 0
     rows = rows[n_above:]
-    spans = _spans(rows[0]) and not any(map(is_number, rows[0]))
-    n = 3 if spans and _has_lower_level(rows[1:]) else 1 + _has_lower_level(rows)
+    has_third = _has_lower_level(rows[1:]) and not any(map(is_number, rows[0]))
+    if has_third and not _spans(rows[0]):  # nor are they rows of marks
+        has_third = {*rows[1]}.isdisjoint({*rows[2]} - {None, ""})
+    n = 3 if has_third else 1 + _has_lower_level(rows)
     if not (has_header(rows) or (n > 1 and has_header([rows[0], *rows[n:]]))):
         return Header(n_above, 0, None)
     levels = _stripped(rows[:n])
@@ -348,9 +345,10 @@ def _spans(level: Sequence[Any]) -> bool:
 def _joined(levels: list[list[str]]) -> list[str]:
     """Join the names of each column in all levels; one that spans several columns is repeated."""
     levels = [list(level) for level in levels]
-    for upper, lower in reversed(list(pairwise(levels))):
+    for k, upper in enumerate(levels[:-1]):
         for j in range(1, len(upper)):
-            if not upper[j] and lower[j]:
+            in_group = k == 0 or levels[k - 1][j] == levels[k - 1][j - 1]
+            if not upper[j] and in_group and any(level[j] for level in levels[k + 1 :]):
                 upper[j] = upper[j - 1]
     return [" ".join(dict.fromkeys(filter(None, column))) for column in zip(*levels, strict=True)]
 

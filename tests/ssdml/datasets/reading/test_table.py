@@ -118,3 +118,17 @@ def test_wavelengths_above_numbers_are_names(rng, axis, name):
         assert not has_header([[first] * len(axis) + [name], *rows])
     inside = sorted(values[0], key=float)
     assert not has_header([[*inside, "1 May"], *rows])  # a row of a date
+
+
+def test_units_and_statistics_below_names_belong_to_the_header(tmp_path):
+    above = "DATA7,north,x\ntime,air,wind,rain,gust,state\ns,deg,m/s,mm,m/s,\n"
+    below = "".join(f"{i},{i * 7 % 5}.5,{i % 3},1.5,2,{'ab'[i % 2]}\n" for i in range(9))
+    (tmp_path / "t.csv").write_text(f"{above},Avg,Max,Tot,Min,Smp\n{below}")
+    dataset = read_dataset(tmp_path / "t.csv", Choice(label="state Smp"))
+    assert dataset.columns[:3] == ("air deg Avg", "wind m/s Max", "rain mm Tot")
+    assert len(dataset.X) == 9
+
+
+def test_rows_of_marks_below_names_are_samples():
+    rows = [["a", "b"], ["n.d.", "n.d."], ["n.d.", "n.d."], *([str(i), "2"] for i in range(9))]
+    assert find_header(rows).start == 1
