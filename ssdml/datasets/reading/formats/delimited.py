@@ -26,8 +26,8 @@ import numpy as np
 
 from ssdml.datasets.image_names import is_image_name
 from ssdml.datasets.reading.formats.arff import AT_LINES, names_and_rows
-from ssdml.datasets.reading.formats.other_texts import refuse_other_texts
-from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, headed, is_number, of_cells
+from ssdml.datasets.reading.formats.other_texts import FASTTEXT, read_fasttext, refuse_other_texts
+from ssdml.datasets.reading.table import TEXT_NAMES, Table, folded, has_header, headed, is_number
 from ssdml.utils.files import check_memory, check_regular, open_regular, refuse_damage
 from ssdml.utils.typing import Ints
 
@@ -48,7 +48,6 @@ WITH_QUOTES = re.compile(rb'[^\t\r\n]*"[^\t\r\n]*')  # a cell between tabs
 ECSV = b"# %ECSV "  # as Astropy begins a table
 REMARKS = re.compile(rb"(?:#[^\n]*\n)+")
 FIRST_END = re.compile(rb"\s*[^;\n]*;[ \t\r]*\n")  # a line whose only semicolon ends it
-FASTTEXT = "__label__"
 RULE = rb"^ *\+?-+(?:\+-+)+\+?[ \r]*$"  # between lines of cells, as psql and MySQL print them
 RULED = re.compile(rb"(?:[ \t\r]*\n)*(?:(?=[^\n|]*\|)[^\n]*\n)?" + RULE, re.MULTILINE)
 DRAWN = re.compile(RULE + rb"|^\(?\d+ rows?(?:\)| in set[^\n]*)\s*\Z", re.MULTILINE)
@@ -104,7 +103,7 @@ def read_delimited(path: Path, *, encoding: str | None = None, on_disk: int | No
     separator, n_declared, content = _declared(content)
     refuse_other_texts(path, content)
     if content.startswith(FASTTEXT.encode()):
-        return _fasttext(path, content)
+        return read_fasttext(path, content)
     if AT_LINES.match(content):
         names, content, n_above = names_and_rows(path, content)
         cells, place = _parsed(path, content, Layout(",", len(names)), n_above, on_disk)
@@ -200,21 +199,6 @@ def _with_usual_quotes(content: bytes) -> tuple[bytes, list[str]]:
         content = WITH_QUOTES.sub(lambda c: b'"' + c[0].replace(b'"', b'""') + b'"', content)
         notes.append("quotes are part of the texts")
     return content, notes
-
-
-def _fasttext(path: Path, content: bytes) -> Table:
-    """Read lines of a label, "__label__" before it, and a text; or of a text alone."""
-    labels: list[str | None] = []
-    texts = []
-    lines = content.replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
-    for number, line in enumerate((line.decode() for line in lines), 1):
-        first, *rest = line.split(maxsplit=1) or [""]
-        labels.append(first.removeprefix(FASTTEXT) if first.startswith(FASTTEXT) else None)
-        texts.append(line if labels[-1] is None else "".join(rest).rstrip())
-        if texts[-1].lstrip().startswith(FASTTEXT):
-            raise ValueError(f"{path}, line {number}: must have one label; got {line[:40]!r}.")
-    cells = of_cells(str(path), {"label": labels, "text": texts})
-    return Table(path, cells, lambda row: f"line {row + 1}", ("labels and texts of fastText",))
 
 
 def unpacked(path: Path, on_disk: int) -> bytes:
@@ -329,8 +313,8 @@ def _layout(content: bytes, declared: str | None, is_txt: bool = False) -> tuple
             continue
         if is_txt and not declared and _is_prose(rows):
             continue
-        kinds = [_above(row, n_columns) for row in rows[:-1]]
-        above = list(takewhile(bool, kinds))
+        above = ["remark"] * _n_remarks(rows, n_columns)
+        above += takewhile(bool, (_above(row, n_columns) for row in rows[len(above) : -1]))
         n_above = ends[len(above) - 1] if above else 0
         n_titles, rows = above.count("title"), rows[len(above) :]
         lacks_end = len(rows[0]) == n_columns - 1 > 1 and _are_last_empty(rows, n_columns)
@@ -386,6 +370,21 @@ def _is_prose(rows: Sequence[Sequence[str]]) -> bool:
     columns = [[*filter(None, column)] for column in zip_longest(*rows)]
     have_words = all(sum(len(c.split()) for c in cells) >= 2 * len(cells) > 0 for cells in columns)
     return have_words and all(c.startswith(BLANK) for cells in columns[1:] for c in cells)
+
+
+def _n_remarks(rows: Sequence[Sequence[str]], n_columns: int) -> int:
+    """Count the first rows that begin with "#" and are none of the table.
+
+    All are, if a header follows several. Otherwise the last may be the header; or all are the names
+    and their units, with a cell for each column.
+    """
+    n = len(list(takewhile(lambda row: row[0].startswith(REMARK), rows[:-1])))
+    below = [row for row in rows[n:] if len(row) == n_columns]
+    if n > 1 and len(below) > 1 and not any(map(is_number, below[0])) and has_header(below):
+        return n
+    if all(len(row) == n_columns for row in rows[:n]):
+        return 0
+    return n - (len(rows[n - 1]) == n_columns)
 
 
 def _above(row: Sequence[str], n_columns: int) -> str:

@@ -1,12 +1,14 @@
-"""Texts of other programs that are no tables, and the way out."""
+"""Texts of other programs: lines of fastText, and those that are no tables, with the way out."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from ssdml.datasets.reading.table import Table, of_cells
 from ssdml.utils.files import WAYS_OUT
 
+FASTTEXT = "__label__"
 FOREIGN = (  # texts that are no tables, what they are, and the way out
     (
         re.compile(rb"""\s*(\[\s*)?\{\s*(["'])[^"'\n]*\2\s*:"""),
@@ -62,3 +64,18 @@ def refuse_other_texts(path: Path, content: bytes) -> None:
     for pattern, what, way_out in FOREIGN:
         if pattern.match(content):
             raise ValueError(f"{path}: must have cells; got {what}. {way_out}.")
+
+
+def read_fasttext(path: Path, content: bytes) -> Table:
+    """Read lines of a label, "__label__" before it, and a text; or of a text alone."""
+    labels: list[str | None] = []
+    texts = []
+    lines = content.replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
+    for number, line in enumerate((line.decode() for line in lines), 1):
+        first, *rest = line.split(maxsplit=1) or [""]
+        labels.append(first.removeprefix(FASTTEXT) if first.startswith(FASTTEXT) else None)
+        texts.append(line if labels[-1] is None else "".join(rest).rstrip())
+        if texts[-1].lstrip().startswith(FASTTEXT):
+            raise ValueError(f"{path}, line {number}: must have one label; got {line[:40]!r}.")
+    cells = of_cells(str(path), {"label": labels, "text": texts})
+    return Table(path, cells, lambda row: f"line {row + 1}", ("labels and texts of fastText",))

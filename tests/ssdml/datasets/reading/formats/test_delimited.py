@@ -51,6 +51,31 @@ def test_lines_above_the_header_are_left_out(read, above, separator):
     assert table.place(0) == f"line {above.count(chr(10)) + 2}"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_remarks_with_a_cell_for_each_column_are_no_header(read, end):
+    above = "#Patient\tDose\tKind\n#Who it is\tWhat was given\tOf tumor\n"
+    above += "#TEXT\tNUMBER\tTEXT\n#1\t1\t1\n"
+    rows = "".join(f"p{i}\t{i}.5\t{'ab'[i % 2]}\n" for i in range(9))
+    table = read((above + "PATIENT\tDOSE\tKIND\n" + rows).replace("\n", end))
+    assert table.columns.column_names == ["PATIENT", "DOSE", "KIND"]
+    assert len(table) == 9
+    assert table.place(0) == "line 6"
+
+
+def test_remarks_of_other_lengths_are_no_header(read):
+    above = "#File CLASS ID\n#CLASS 1:3 ids\n#ID: 1:cat 2:dog of kind\n"
+    table = read(above + "".join(f"a_{i} {i % 3} {i % 2}\n" for i in range(9)))
+    assert len(table) == 9
+    assert table.columns.column_names == ["1", "2", "3"]
+    table = read("# by me\n# two lines\n# x y kind\n" + "1.5 2 a\n2.5 3 b\n1 2 a\n")
+    assert table.columns.column_names == ["x", "y", "kind"]
+
+
+def test_units_may_be_a_remark_below_names_that_are_one(read):
+    table = read("#YY MM WIND\n#yr mo m/s\n" + "".join(f"2019 {i} {i}.5\n" for i in range(9)))
+    assert table.columns.column_names == ["YY #yr", "MM mo", "WIND m/s"]
+
+
 def test_titles_do_not_make_commas_separators(read):
     rows = "a;b;c;label\n7.530,90;4.320,75;1.234,00;x\n7.530,91;4.320,76;1.234,01;y\n"
     assert columns(read(rows))["a"] == ["7.530,90", "7.530,91"]
@@ -505,25 +530,6 @@ def test_cells_may_be_in_single_quotes(read, separator):
     }
     assert "cells are in single quotes" in table.notes
     assert columns(read("'tis,label\n'twas,x\n")) == {"'tis": ["'twas"], "label": ["x"]}
-
-
-@pytest.mark.parametrize("blank", [" ", "\t", "  "])
-def test_lines_of_fasttext(tmp_path, blank):
-    path = tmp_path / "t.txt"
-    path.write_text(f'__label__a{blank}a "quoted, text\nno label\n__label__b{blank}another\n')
-    assert read_delimited(path).columns.to_pylist() == [
-        {"label": "a", "text": 'a "quoted, text'},
-        {"label": None, "text": "no label"},
-        {"label": "b", "text": "another"},
-    ]
-    path.write_text("__label__a one\u2028two\x85three\r\n__label__b four\x0cfive", newline="")
-    assert read_delimited(path).columns.to_pylist() == [
-        {"label": "a", "text": "one\u2028two\x85three"},
-        {"label": "b", "text": "four\x0cfive"},
-    ]
-    path.write_text("__label__a x\n__label__a __label__b y\n")
-    with pytest.raises(ValueError, match=r"t\.txt, line 2: must have one label; got '__la"):
-        read_delimited(path)
 
 
 @pytest.mark.parametrize("first", ["", "# a remark\n", "-1 \n", "0,3 1:0.5\n", "2 qid:1 1:0.5\n"])

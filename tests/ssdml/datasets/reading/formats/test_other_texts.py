@@ -1,10 +1,29 @@
-"""Texts of other programs that are no tables."""
+"""Texts of other programs: lines of fastText, and those that are no tables."""
 
 from __future__ import annotations
 
 import pytest
 
 from ssdml.datasets.reading.formats.delimited import read_delimited
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "  "])
+def test_lines_of_fasttext(tmp_path, blank):
+    path = tmp_path / "t.txt"
+    path.write_text(f'__label__a{blank}a "quoted, text\nno label\n__label__b{blank}another\n')
+    assert read_delimited(path).columns.to_pylist() == [
+        {"label": "a", "text": 'a "quoted, text'},
+        {"label": None, "text": "no label"},
+        {"label": "b", "text": "another"},
+    ]
+    path.write_text("__label__a one\u2028two\x85three\r\n__label__b four\x0cfive", newline="")
+    assert read_delimited(path).columns.to_pylist() == [
+        {"label": "a", "text": "one\u2028two\x85three"},
+        {"label": "b", "text": "four\x0cfive"},
+    ]
+    path.write_text("__label__a x\n__label__a __label__b y\n")
+    with pytest.raises(ValueError, match=r"t\.txt, line 2: must have one label; got '__la"):
+        read_delimited(path)
 
 
 @pytest.mark.parametrize(
