@@ -379,3 +379,4 @@ def doubt_genes(chooser: Chooser) -> None:
             f"{what}; if the samples are in the columns, turn the table and write their labels "
             "into a column: frame.T"
         )
+        return

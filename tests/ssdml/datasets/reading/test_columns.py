@@ -542,6 +542,13 @@ def test_classes_in_a_second_row_of_names_are_doubted(tmp_path):
         assert (told in str(read_dataset(tmp_path / "t.csv", choice).summary)) == is_told
 
 
+def test_names_that_occur_again_are_told_once(tmp_path):
+    rows = "".join(f"{i},{i % 5}.5,k{i},{i % 3},{i % 7}.5,m{i}\n" for i in range(20))
+    (tmp_path / "t.csv").write_text(f"size,share,bank,size,share,bank\n{rows}")
+    found = read_dataset(tmp_path / "t.csv", Choice(label="bank")).summary.doubts
+    assert sum("have the name of another one" in doubt for doubt in found) == 1
+
+
 @pytest.mark.parametrize(
     "form",
     [
