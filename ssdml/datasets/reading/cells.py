@@ -354,6 +354,11 @@ class Cells:
             "distinct integers in a narrow range, like ids" if distinct < np.log(UNLIKELY) else None
         )
 
+    def counts_in_tables(self, name: str) -> bool:
+        """Whether a column numbers the rows of each of several tables."""
+        is_number = bool(self.table.starts) and self.kind(name) == "number"
+        return is_number and self.key_reason(name) is not None
+
     def _are_keys(self, name: str) -> bool:
         """Whether integers are of 64 bits, or most are written in digits."""
         if np.abs(self.numbers(name).values).max() <= LARGEST_KEY:

@@ -13,13 +13,17 @@ from typing import NoReturn
 
 import numpy as np
 
+from ssdml.datasets.image_names import is_image_name
 from ssdml.datasets.reading.cells import Cells
 from ssdml.datasets.reading.formats.delimited import ONE_COLUMN
 from ssdml.datasets.reading.names import (
+    IS_ID,
     IS_NEW,
+    IS_USE,
     KEY,
     NO_CLASSES,
     NUMBERED,
+    PLURALS,
     PREDICTED,
     QUANTITY,
     TIME,
@@ -53,20 +57,15 @@ from ssdml.datasets.reading.table import (
 from ssdml.utils.linalg import INDEX
 from ssdml.utils.typing import Floats
 
-IS_USE = "its name is that of folds, parts or weights"
 MOST_TABLES = 4  # that are joined, and may each have an id once
 MANY_LABELS = 20  # in a column of classes, most of which occur again
 MOST_CODES = 20  # of classes beside short texts
+NO_CLASS = {"date": "dates", "text": "names of images", "number": "numbers that hardly occur again"}
 KINDS = ("class", "category", "species")  # names of labels that may be kinds of something else
 UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Japanese, Chinese
 WORDS = 3  # of a text, on average
 ASK_LABEL = "Pass --label NAME (label='NAME')."
-IS_ID = "its name is that of ids"
 NO_NUMBERS = [f"it holds {CONTENT[kind]}" for kind in ("text", "date", "other")]
-PLURALS = {
-    reason: reason.replace("its name is that", "their names are those")
-    for reason in (IS_ID, IS_USE)
-}
 
 
 @dataclass
@@ -416,7 +415,7 @@ class Chooser:
             self.ask(f"which column holds the labels? {taken[0]!r} is {role}", way_out)
         named = [n for n in self.free() if folded(n) in LABEL_NAMES]
         if named:
-            holds = "dates" if self.kinds[named[0]] == "date" else "numbers that hardly occur again"
+            holds = NO_CLASS[self.kinds[named[0]]]
             holds = "places, as it is beside 'x'" if self._may_be_classes(named[0]) else holds
             self.ask(f"column {named[0]!r} holds {holds}, which are no classes", way_out)
         if indicators := self._indicators():
@@ -444,9 +443,9 @@ class Chooser:
         return names if are_beside and (total <= 1).all() else []
 
     def _may_be_classes(self, name: str) -> bool:
-        """Whether a column may hold classes: not fractions that hardly occur again, nor dates."""
+        """Whether a column may hold classes: no rare fractions, dates, or names of images."""
         if self.kinds[name] != "number":
-            return self.kinds[name] != "date"
+            return self.kinds[name] != "date" and not is_image_name(self.cells.first(name))
         known = self._known(name)
         return _are_whole(known) or 2 * len(np.unique(known)) <= len(known)
 
@@ -499,7 +498,8 @@ class Chooser:
                 if not self.cells.may_be_vectors(n)
             ]
             roles.id = next(iter(texts), None)
-        repeated = [n for n in roles.left_out if roles.left_out[n] == "index of pandas"]
+        of_pandas = [n for n, why in roles.left_out.items() if why == "index of pandas"]
+        repeated = [n for n in of_pandas if not self.cells.counts_in_tables(n)]
         repeated += filter(None, [self.named.get("id")])
         for name in named:
             is_known = name in keys or self._names_ids(name) or self._numbers_joined(name)

@@ -52,6 +52,10 @@ CODES = re.compile(
     rf"mrn|ssn|imei|hash|({NUMBER_OF})[_\-. ]*(no|nr|num|number|nummer|#)\.?)s?"
 )
 QUANTITY = re.compile(r".*(size|count|weight|prob|probability|score|confidence|rank)s?")
+# Why a column is no feature.
+IS_ID = "its name is that of ids"
+IS_USE = "its name is that of folds, parts or weights"
+PLURALS = {why: why.replace("its name is that", "their names are those") for why in (IS_ID, IS_USE)}
 # How rows are used: folds, parts and weights of a training.
 FOLDS = re.compile(
     r"((cv|k|data|inner|outer|train|test)[_\-]?)?folds?([_\-]?(no|nr|num|number|index))?"

@@ -149,6 +149,15 @@ def test_row_numbers_of_each_table_are_no_features(tmp_path, rng, step):
     assert "distinct and sorted in each table, like row numbers" in str(data.summary)
 
 
+def test_the_index_of_each_table_is_no_repeated_id(tmp_path, frame):
+    frame[:20].to_csv(tmp_path / "train.csv")
+    frame[20:].reset_index(drop=True).to_csv(tmp_path / "test.csv")
+    assert not read_dataset(tmp_path, Choice()).summary.doubts
+    frame[20:].assign(id=range(20)).to_csv(tmp_path / "test.csv", index=False)
+    frame[:20].assign(id=range(20)).to_csv(tmp_path / "train.csv", index=False)
+    assert "20 ids in column 'id' are in" in str(read_dataset(tmp_path, Choice()).summary)
+
+
 def test_labels_in_a_table_of_their_own_are_to_be_joined(tmp_path, rng):
     ids = np.arange(20) * 3
     pd.DataFrame({"id": ids, "p": rng.normal(size=20)}).to_csv(tmp_path / "values.csv", index=False)

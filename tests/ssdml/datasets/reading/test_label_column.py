@@ -387,6 +387,11 @@ def test_places_are_no_labels(read, frame):
     assert not read(places).summary.doubts
 
 
+def test_names_of_images_are_no_labels(read, frame):
+    with pytest.raises(ValueError, match=r"'label' holds names of images, which are no classes"):
+        read(frame.assign(label=[f"cut{i % 4}.png" for i in range(N)]))
+
+
 def test_labels_that_are_all_distinct_are_doubted(read, frame):
     few = frame[:6].assign(label=list("abcdef"))
     [doubt] = read(few).summary.doubts
