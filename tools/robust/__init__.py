@@ -1,1 +1,1 @@
-"""The robust suite: SSDML() against what anyone would try first, on twenty data sets."""
+"""The robust suite: SSDML() against what anyone would try first, on 23 data sets."""

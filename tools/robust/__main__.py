@@ -1,6 +1,6 @@
 """Run the robust suite: ``python -m tools.robust``, or ``make robust``.
 
-SSDML() is compared with logistic regression, label spreading and the input on twenty data sets,
+SSDML() is compared with logistic regression, label spreading and the input on 23 data sets,
 with 1, 2, 5, 10 and 20 labels per class and five seeds. Rows go to ``docs/results/robust/``, one
 file per method, and are not measured again while they are there: delete the file of a method that
 has changed. Tables of all rows are printed in the end; ``python docs/tables.py`` writes them into
