@@ -340,8 +340,8 @@ def _most_bytes() -> int:
         ) from None
 
 
-def check_npy(path: Path, advice: str = "") -> None:
-    """Raise ValueError unless a .npy file holds as many bytes as its header announces.
+def check_npy(path: Path, advice: str = "") -> tuple[int, ...]:
+    """Return the shape in a .npy file; raise ValueError unless it holds as many bytes.
 
     NumPy would allocate the array first. No array of objects passes. The error ends with
     ``advice``.
@@ -352,11 +352,12 @@ def check_npy(path: Path, advice: str = "") -> None:
     >>> with TemporaryDirectory() as folder:
     ...     np.save(Path(folder) / "x.npy", np.zeros(3))
     ...     check_npy(Path(folder) / "x.npy")
+    (3,)
     """
     size = check_regular(path)
     try:
         with open_regular(path) as file:
-            _check_header(file, size)
+            return _check_header(file, size)
     except Exception as error:  # damaged headers raise many kinds
         raise ValueError(f"{path}: cannot be read ({_brief(error)}). {advice}".strip()) from error
 

@@ -237,7 +237,8 @@ def _read_part(
         doubts += _doubts_of_matlab(X, y, samples, labels)
         if X.ndim > 1 and len(y) != len(X) and y.shape == X.shape[-1:]:
             X = np.moveaxis(X, -1, 0)
-    mask = "test" if len(_shape(archive, "test") or ()) == 1 else None
+    has_mask = "test" in archive.names and len(_shape(archive, "test") or ()) == 1
+    mask = "test" if has_mask else None
     test = None if mask is None else _as_vector(archive[mask])
     raw = _checked(path, X, y, test, (samples, labels or "y"))
     raw, used = _with_columns(raw, archive, keys, choice)
@@ -379,6 +380,7 @@ def _named(codes: Array, names: Array, *, in_matlab: bool) -> Array:
     """
     known = codes[codes != -1]
     is_list = names.ndim == 1 and names.dtype.kind == "U" and codes.dtype.kind in "iuf"
+    is_list = is_list and len(np.unique(names)) == len(names)  # not one per sample
     # Beside a single number, -1 may be a class.
     is_signed = len(known) < len(codes) and len(np.unique(known)) < 2
     if not is_list or is_signed or not len(known) or not (known == np.rint(known)).all():
@@ -404,7 +406,7 @@ def _key(keys: Mapping[str, str], usual: Sequence[str], named: str | None) -> st
 
 def _shape(archive: Arrays, name: str) -> tuple[int, ...] | None:
     """Return the shape of an array, as `_as_vector` would leave it; None if it cannot be read."""
-    shape = archive.shape(name) if name in archive.names else None
+    shape = archive.shape(name)
     n = math.prod(shape or ())
     return (n,) if shape is not None and n == max(shape, default=1) else shape
 
@@ -496,8 +498,8 @@ def read_array_folder(folder: Path, files: Sequence[Path], choice: Choice) -> Ra
     Of several arrays, the only ``name.npy`` with ``name_y.npy`` holds the samples.
     """
     check_inside(folder, [str(path.relative_to(folder)) for path in files])
-    arrays = ArrayFiles(folder, files)
-    pairs = [path for path in files if path.suffix.lower() == ".npy" and label_file(path) in files]
+    arrays, known = ArrayFiles(folder, files), {*files}
+    pairs = [path for path in files if path.suffix.lower() == ".npy" and label_file(path) in known]
     if len(pairs) == 1 and not choice.features and choice.label is None:
         samples, labels = map(arrays.name_of, (pairs[0], label_file(pairs[0])))
         choice = replace(choice, features=(samples,), label=labels)
@@ -559,9 +561,10 @@ def _checked(
             f"{y.shape}.{_way_out(items.shape, y.shape, *names, in_matlab=path.suffix == '.mat')}"
         )
     if test is not None and (test.dtype != bool or test.shape != y.shape):
+        booleans = "test == 1" if test.shape == y.shape else "a mask, not the numbers of rows"
         raise ValueError(
             f"{path}: test must have {len(items)} booleans, one per row; "
-            f"got shape {test.shape}, dtype {test.dtype}. Save booleans: test == 1."
+            f"got shape {test.shape}, dtype {test.dtype}. Save booleans: {booleans}."
         )
     size = " x ".join(f"{length:,}" for length in items.shape)
     summary = Summary(str(path), {"samples": f"array {names[0]}, {size}"})

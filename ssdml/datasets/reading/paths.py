@@ -185,7 +185,7 @@ def _read_files(folder: Path, files: list[Path], choice: Choice, encoding: str |
     arrays = [p for p in arrays if p.suffix.lower() != ".mat"]
     if arrays and not has_images:
         raw = read_array_folder(folder, arrays, choice)
-        return _leave_out(raw, folder, [p for p in files if p not in arrays])
+        return _leave_out(raw, folder, sorted({*files} - {*arrays}))
     raw = read_image_folder(folder, needs_label=choice.needs_label)
     return _with_labels_of_split(raw, folder, tables, encoding)
 

@@ -14,6 +14,8 @@ from ssdml.datasets.reading.formats.tables import table_suffix
 from ssdml.utils.files import Archive, check_npy
 from ssdml.utils.typing import Array
 
+# A file, the name of an array in it, None if it is of one array, and the shape, None if unknown.
+Place = tuple[Path, str | None, tuple[int, ...] | None]
 PLAIN_ARRAYS = "Save plain arrays of numbers or strings: objects are not unpickled."
 
 
@@ -35,17 +37,18 @@ class ArrayFiles:
     """
 
     def __init__(self, folder: Path, files: Sequence[Path]) -> None:
-        self._places: dict[str, tuple[Path, str | None]] = {}
+        found: dict[str, Place] = {}
         for path in files:
-            stem = path.relative_to(folder).with_suffix("").as_posix()
-            for inner, name in _names_inside(path, stem):
-                taken = name in self._places
-                self._places[path.relative_to(folder).as_posix() if taken else name] = path, inner
-        words = [re.split(r"(?<=[-_./])", name) for name in self._places]
+            inside, place = _inside(path), path.relative_to(folder)
+            names = _names(place.with_suffix("").as_posix(), inside)
+            if not found.keys().isdisjoint(names):
+                names = _names(place.as_posix(), inside)
+            found.update(zip(names, ((path, *array) for array in inside), strict=True))
+        words = [re.split(r"(?<=[-_./])", name) for name in found]
         heads = enumerate(zip(*words, strict=False))
         start = next((i for i, word in heads if len({*word}) > 1), 0)
         names = ["".join(of_name[start:]) for of_name in words]
-        self._places = dict(zip(names, self._places.values(), strict=True))
+        self._places = dict(zip(names, found.values(), strict=True))
 
     @property
     def names(self) -> list[str]:
@@ -58,30 +61,30 @@ class ArrayFiles:
 
     def shape(self, name: str) -> tuple[int, ...] | None:
         """Return the shape of an array; None if it cannot be read, as one of objects."""
-        path, inner = self._places[name]
-        if inner is not None:
-            with Archive(path, PLAIN_ARRAYS) as archive:
-                return archive.shape(inner)
-        try:
-            return read_npy(path, in_place=True).shape
-        except (ValueError, OSError):  # the reader of the array will tell
-            return None
+        return self._places[name][2]
 
     def __getitem__(self, name: str) -> Array:
-        path, inner = self._places[name]
+        path, inner, _ = self._places[name]
         if inner is None:
             return read_npy(path)
         with Archive(path, PLAIN_ARRAYS) as archive:
             return archive[inner]
 
 
-def _names_inside(path: Path, stem: str) -> list[tuple[str | None, str]]:
-    """Return the names of the arrays in a file: in the file, and among those of all files."""
-    if path.suffix.lower() == ".npy":
-        return [(None, stem)]
-    with Archive(path, PLAIN_ARRAYS) as archive:
-        names = archive.names
-    return [(name, stem if len(names) == 1 else f"{stem}/{name}") for name in names]
+def _inside(path: Path) -> list[tuple[str | None, tuple[int, ...] | None]]:
+    """Return the names in a file, None if it is of one array, and the shapes of its arrays."""
+    if path.suffix.lower() == ".npz":
+        with Archive(path, PLAIN_ARRAYS) as archive:
+            return [(name, archive.shape(name)) for name in archive.names]
+    try:
+        return [(None, check_npy(path, PLAIN_ARRAYS))]
+    except (ValueError, OSError):  # the reader of the array will tell
+        return [(None, None)]
+
+
+def _names(stem: str, inside: Sequence[tuple[str | None, Any]]) -> list[str]:
+    """Name the arrays of a file; the only one is called as the file is."""
+    return [stem if len(inside) == 1 else f"{stem}/{inner}" for inner, _ in inside]
 
 
 def label_file(path: Path) -> Path:

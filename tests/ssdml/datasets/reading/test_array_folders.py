@@ -7,6 +7,7 @@ import pytest
 
 from ssdml.datasets import load_dataset
 from ssdml.datasets.reading.arrays import read_npy_folder
+from ssdml.datasets.reading.formats import npy
 from ssdml.datasets.reading.formats.npy import label_file
 from ssdml.datasets.reading.names import Choice
 from ssdml.datasets.reading.paths import read_path
@@ -117,3 +118,25 @@ def test_files_that_are_no_arrays_are_told(tmp_path):
     np.savez(tmp_path / "more.npz", X=X)
     left_out = {"notes.md": "not read", "more": "other arrays"}
     assert read_path(tmp_path).summary.left_out == left_out
+
+
+def test_folder_beside_the_archive_it_was_in(tmp_path):
+    np.savez(tmp_path / "data.npz", X=X + 1, y=Y, z=Y)
+    (tmp_path / "data").mkdir()
+    for name, array in (("X", X), ("y", Y)):
+        np.save(tmp_path / "data" / f"{name}.npy", array)
+    raw = read_path(tmp_path)
+    assert_read(raw)
+    left_out = dict.fromkeys(["data.npz/X", "data.npz/y", "data.npz/z"], "other arrays")
+    assert raw.summary.left_out == left_out
+
+
+def test_each_of_many_files_is_opened_once(tmp_path, monkeypatch):
+    opened = []
+    real = npy.check_npy
+    monkeypatch.setattr(npy, "check_npy", lambda path, *rest: opened.append(path) or real(path))
+    for name in "abcd":
+        np.save(tmp_path / f"{name}.npy", X)
+    with pytest.raises(ValueError, match="must contain arrays X and y"):
+        read_path(tmp_path)
+    assert sorted(opened) == sorted(tmp_path.iterdir())

@@ -287,7 +287,8 @@ def test_several_arrays_are_not_an_npy(tmp_path):
         ({"X": X[0], "y": Y[:2]}, r"X must be an array of numbers .*; got shape \(2,\)"),
         ({"X": Y[:, None], "y": Y}, "X must be an array of numbers .*dtype <U3"),
         ({"X": X[:0], "y": Y[:0]}, r"X must be an array of numbers .*; got shape \(0, 2\)"),
-        ({"X": X, "y": Y, "test": [0, 1, 0]}, "test must have 3 booleans, one per row"),
+        ({"X": X, "y": Y, "test": [0, 1, 0]}, "test must have 3 booleans, .*: test == 1"),
+        ({"X": X, "y": Y, "test": [2]}, "test must have 3 booleans, .*: a mask, not the numbers"),
         ({"X": X.astype(object), "other": Y}, "X cannot be read .*Save plain arrays"),
         ({"X": X, "y": Y.astype(object)}, "y cannot be read .*Save plain arrays"),
         ({"X": X, "y": RECORDS}, "y must hold numbers or texts; got records of a, label, vector"),
@@ -413,6 +414,7 @@ def test_names_of_classes_beside_codes_are_used(tmp_path, name):
         ([1, -1, 0], [0.5, 1.5]),
         ([1, -1, 0], np.array(["cat", None])),
         ([1, -1, 1], ["cat", "dog"]),  # -1 may be a class
+        ([1, 0, 2], ["dog", "cat", "cat"]),  # names of the samples, not of the classes
     ):
         np.savez(path, X=X, y=codes, **{name: names})
         assert read_npz(path).labels.tolist() == codes
