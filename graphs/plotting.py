@@ -94,11 +94,12 @@ def draw_neighborhood(
         _check_ends(triplets, n)
     labels = None if y is None else check_labels(y, n, who)
     # Lists: a column of pandas would be read by its index.
-    names = None if names is None else [*map(str, as_list(names, "names", who, "texts"))]
+    if names is not None:
+        names = [*map(str, as_list(names, "names", who, "texts", in_order=True))]
     if names is not None and len(names) != n:
         raise ValueError(f"{who}: names must hold {n} texts, one per row; got {len(names)}.")
     if class_names is not None:
-        class_names = as_list(class_names, "class_names", who, "texts")
+        class_names = as_list(class_names, "class_names", who, "texts", in_order=True)
         _check_named(labels, len(class_names))
     lookup = None if affinities is None else affinity_lookup(affinities, n, who).evidence
     shown = neighborhood(

@@ -15,6 +15,7 @@ from ssdml.utils.validation import (
     UNLABELED,
     as_array,
     as_list,
+    check_cells,
     check_table,
     is_table,
     without_tensor,
@@ -85,25 +86,25 @@ class Dataset:
     summary: Summary | None = None
 
     def __post_init__(self) -> None:
-        from ssdml.utils.labels import check_codes, check_order
+        from ssdml.utils.labels import check_codes, check_order, index_of
 
         where = "Dataset" if self.summary is None else self.summary.title
         check_order(self.X, self.y, where)
-        samples = without_tensor(self.X, where)
-        if is_table(samples) or isinstance(samples, list | tuple):
-            samples = check_table(samples, where)
+        samples = _as_samples(self.X, where)
         codes = check_codes(self.y, len(samples), where, "y", UNLABELED)
-        classes = tuple(as_list(self.class_names, "class_names", where, "names"))
+        classes = as_list(self.class_names, "class_names", where, "names", in_order=True)
         if len(codes) and codes.max() >= len(classes):
             raise ValueError(
                 f"{where}: y must lie below the number of class_names = {len(classes)}; got "
                 f"{codes.max()}. Name all classes."
             )
-        _check_names((self.name,), where, "name", "file")
-        _check_names(classes, where, "class_names", "class")
-        parts: dict[str, Any] = {"X": samples, "y": codes, "class_names": classes}
+        (title,) = _as_names((self.name,), where, "name", "file")
+        parts: dict[str, Any] = {"name": title, "X": samples, "y": codes}
+        parts["class_names"] = _as_names(classes, where, "class_names", "class")
+        given = "y" if index_of(self.X) is None else "X"
         for name in PARTS:
             if (part := getattr(self, name)) is not None:
+                check_order(getattr(self, given), part, where, (given, name))
                 parts[name] = _per_sample(part, len(codes), where, name)
         for name, part in parts.items():
             object.__setattr__(self, name, part)
@@ -129,19 +130,29 @@ class Dataset:
         return replace(self, X=self.X[rows], y=self.y[rows], **parts)
 
 
+def _as_samples(X: Any, where: str) -> Any:
+    """Return an array of lists, tables and tensors; other arrays, and ImageFiles, unchanged."""
+    samples = without_tensor(X, where)
+    is_array = hasattr(samples, "shape") and not hasattr(type(samples), "toarray")  # not sparse
+    if not is_array:
+        samples = check_cells(samples, where)
+    is_flat = not is_array and np.ndim(samples) < 2
+    return check_table(samples, where) if is_table(samples) or is_flat else samples
+
+
 def _per_sample(part: Any, n_samples: int, where: str, name: str) -> npt.NDArray[Any]:
     """Return an array with an entry per sample; raise unless it is one, and a mask if it must be.
 
     Row numbers, and masks of 0 and 1, would be taken for indices.
     """
+    if name not in MASKS and isinstance(part, list | tuple):
+        return _per_sample(np.fromiter(part, object, len(part)), n_samples, where, name)
     found = as_array(part, where, name)
     if name in MASKS and found.dtype != bool:
-        way_out = f"numpy.isin(numpy.arange({n_samples}), {name})"
-        if found.shape == (n_samples,) and n_samples:
-            way_out = f"{name} == {1 if found.dtype.kind in 'iuf' else found.tolist()[0]!r}"
+        given = name if hasattr(part, "dtype") else f"numpy.array([*{name}])"
         raise ValueError(
             f"{where}: {name} must be True or False for each sample; got {found.dtype} of shape "
-            f"{found.shape}. Pass {way_out}."
+            f"{found.shape}. Pass {_as_mask(found, n_samples, given, name)}."
         )
     if found.shape != (n_samples,):
         raise ValueError(
@@ -151,8 +162,20 @@ def _per_sample(part: Any, n_samples: int, where: str, name: str) -> npt.NDArray
     return found
 
 
-def _check_names(names: Sequence[Any], where: str, what: str, of: str) -> None:
-    """Raise unless all names are text in UTF-8; ``of`` says what they name."""
+def _as_mask(found: npt.NDArray[Any], n_samples: int, given: str, name: str) -> str:
+    """Tell how to make a mask of texts, objects, 0 and 1, or the numbers of rows."""
+    cells = found.ravel().tolist() if found.shape == (n_samples,) else [n_samples]
+    if cells and isinstance(cells[0], str):
+        return f"{given} == {name!r} if that is the value of these rows"
+    if found.dtype == object and found.ndim:
+        return f"{given}.astype(bool)"
+    return (
+        f"{given} == 1" if {*cells} <= {0, 1} else f"numpy.isin(numpy.arange({n_samples}), {given})"
+    )
+
+
+def _as_names(names: Sequence[Any], where: str, what: str, of: str) -> tuple[str, ...]:
+    """Return names as plain text; raise unless they are in UTF-8. ``of`` says what they name."""
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"{where}: {what} must be text; got {name!r}. Convert it by str.")
@@ -161,6 +184,7 @@ def _check_names(names: Sequence[Any], where: str, what: str, of: str) -> None:
                 f"{where}: {what} must be text in UTF-8; got {name!a}. Rename the {of} or its "
                 "folder."
             )
+    return tuple(map(str.__str__, names))
 
 
 def is_unicode(text: str) -> bool:

@@ -552,8 +552,10 @@ def check_count(value: Any, name: str, who: str, *, least: int = 1) -> None:
         raise ValueError(f"{who}: {name} must be at least {least}; got {value}.")
 
 
-def as_list(values: Any, name: str, who: str, what: str) -> list[Any]:
+def as_list(values: Any, name: str, who: str, what: str, *, in_order: bool = False) -> list[Any]:
     """Return the entries of a sequence; raise TypeError for a number, one text or a mapping.
+
+    With ``in_order``, for a set, too.
 
     Examples
     --------
@@ -561,10 +563,12 @@ def as_list(values: Any, name: str, who: str, what: str) -> list[Any]:
     Traceback (most recent call last):
     TypeError: compare: seeds must be a sequence of numbers; got 3. Pass [3].
     """
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+    is_set = in_order and isinstance(values, set | frozenset)
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable) or is_set:
+        is_several = values is None or isinstance(values, Mapping) or is_set
         raise TypeError(
             f"{who}: {name} must be a sequence of {what}; got {values!r}. Pass "
-            f"{'a list' if values is None or isinstance(values, Mapping) else [values]}."
+            f"{'a list' if is_several else [values]}."
         )
     return list(values)
 

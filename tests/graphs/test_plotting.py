@@ -111,6 +111,8 @@ def test_names_in_pandas_are_read_in_order(graph):
         ({"names": ["a"]}, ValueError, "names must hold 20 texts, one per row; got 1"),
         ({"y": [2] * 20, "class_names": ["a"]}, ValueError, "got 1 names and the label 2"),
         ({"y": [-2] * 20, "class_names": "ab"}, TypeError, "class_names must be a sequence"),
+        ({"y": [0] * 20, "class_names": {"ab"}}, TypeError, "class_names must be a sequence"),
+        ({"names": {*map(str, range(20))}}, TypeError, "names must be a sequence"),
         ({"y": [-2] * 20, "class_names": [*"ab"]}, ValueError, "got 2 names and the label -2"),
         (
             {"triplets": Triplets(*np.array([[7], [1], [20]]), np.ones(1))},

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 
 from ssdml.datasets import Dataset, label_scarce_split
 
@@ -27,12 +28,13 @@ def test_labels_are_numbers_of_classes(y, message):
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        (
-            {"test": [0, 0, 1]},
-            r"test must be True or False .*got int64 of shape \(3,\).* test == 1",
-        ),
-        ({"test": [2]}, r"test must be .*got int64 of shape \(1,\).*isin\(numpy.arange\(3\), test"),
-        ({"gallery": np.array(["q", "g", "g"])}, "gallery must be .*got <U1.* gallery == 'q'"),
+        ({"test": [0, 0, 1]}, r"test must be True or False .*int64 of shape \(3,\).* == 1\."),
+        ({"test": np.array([0, 0, 1])}, r"test must be .*Pass test == 1\."),
+        ({"test": np.array([2])}, r"test must be .*\. Pass numpy.isin\(numpy.arange\(3\), test\)"),
+        ({"test": {2}}, r"test must be .*isin\(numpy.arange\(3\), numpy.array\(\[\*test\]\)\)"),
+        ({"test": np.array([2, 0, 1])}, r"test must be .*Pass numpy.isin\(numpy.arange\(3\)"),
+        ({"test": [True, None, True]}, r"test must be .*numpy.array\(\[\*test\]\).astype\(bool\)"),
+        ({"gallery": np.array(["q", "g", "g"])}, "gallery must be .*<U1.* gallery == 'gallery' if"),
         ({"test": [True, False]}, r"test must have shape \(3,\), an entry per sample; got \(2,\)"),
         ({"ids": [1, 2]}, r"ids must have shape \(3,\), an entry per sample; got \(2,\)"),
     ],
@@ -44,7 +46,11 @@ def test_parts_are_masks_or_entries_of_all_samples(part, message):
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [("ab", "class_names must be a sequence of names; got 'ab'"), ((0, 1), "must be text; got 0")],
+    [
+        ("ab", "class_names must be a sequence of names; got 'ab'"),
+        ({"a", "b"}, r"class_names must be a sequence of names; got {.*}\. Pass a list"),
+        ((0, 1), "must be text; got 0"),
+    ],
 )
 def test_class_names_are_text(names, message):
     with pytest.raises(TypeError, match=f"^Dataset: .*{message}"):
@@ -61,9 +67,40 @@ def test_lists_tensors_and_tables_become_arrays():
         assert label_scarce_split(data, 1, seed=0).test.tolist() == [1]
 
 
-def test_labels_in_another_order_are_doubted():
+def test_lists_of_images_and_of_texts_keep_them():
+    images = [np.full((2, 2), i) for i in range(3)]
+    data = Dataset("mine", images, [0, 1, 0], ("a", "b"), texts=["a", "bc", "d"], ids=["a", 1, 2])
+    np.testing.assert_array_equal(data.of_rows([2, 1]).X, [images[2], images[1]])
+    assert data.texts.dtype == object
+    assert data.of_rows([1, 0]).ids.tolist() == [1, "a"]
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (sparse.eye_array(2), "must be dense; got a sparse"),
+        (None, "must be an array or a table of numbers; got NoneType"),
+        ({"data": np.eye(2)}, r"must be an array or a table .*; got dict\. Pass .* X\['data'\]"),
+    ],
+)
+def test_samples_are_an_array(samples, message):
+    with pytest.raises(TypeError, match=f"^Dataset: X {message}"):
+        Dataset("mine", samples, [0, 1], ("a", "b"))
+
+
+def test_names_of_numpy_become_plain_text():
+    data = Dataset(np.str_("mine"), np.eye(2), [0, 1], np.array(["a", "b"]))
+    assert repr((data.name, data.class_names)) == "('mine', ('a', 'b'))"
+
+
+def test_labels_and_masks_in_another_order_are_doubted():
+    y, test = pd.Series([0, 1], index=[1, 0]), pd.Series([False, True])
     with pytest.warns(UserWarning, match="^Dataset: y must be in the order of X"):
-        Dataset("mine", pd.DataFrame(np.eye(2)), pd.Series([0, 1], index=[1, 0]), ("a", "b"))
+        Dataset("mine", pd.DataFrame(np.eye(2)), y, ("a", "b"))
+    with pytest.warns(UserWarning, match="^Dataset: test must be in the order of X"):
+        Dataset("mine", pd.DataFrame(np.eye(2), index=[1, 0]), [0, 1], ("a", "b"), test)
+    with pytest.warns(UserWarning, match="^Dataset: test must be in the order of y"):
+        Dataset("mine", np.eye(2), y, ("a", "b"), test)
 
 
 def test_a_data_set_is_shown_in_one_line():
