@@ -233,9 +233,11 @@ def _check_labeled(dataset: Dataset, held_out: npt.NDArray[np.bool_]) -> None:
     labeled = dataset.y != UNLABELED
     for what, rows in (("training", ~held_out), ("test", held_out)):
         if not (rows & labeled).any():
-            way_out = (
-                "Label two rows of a class." if dataset.test is None else "Label some of them."
-            )
+            way_out = "Label some of them."
+            if dataset.test is None:
+                way_out = "Label two rows of a class."
+            elif not rows.any():
+                way_out = "Change its test, or leave it out: a third of each class is held out."
             raise ValueError(
                 f"label_scarce_split: {dataset.name!r} must have {what} rows with labels; got "
                 f"none. {way_out}"

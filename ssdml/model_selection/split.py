@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from ssdml.evaluation.scores import evaluate, is_embedding_score
-from ssdml.utils.labels import check_order, encode_labels
+from ssdml.utils.labels import check_order, encode_labels, index_of
 from ssdml.utils.typing import Ints
 from ssdml.utils.validation import UNLABELED, as_array, choose
 
@@ -82,7 +82,8 @@ class SemiSupervisedSplit(BaseCrossValidator):
             )
         codes, _ = encode_labels(y, "SemiSupervisedSplit")
         check_order(X, y, "SemiSupervisedSplit")
-        check_order(X, groups, "SemiSupervisedSplit", ("X", "groups"))
+        given, rows = ("y", y) if index_of(X) is None else ("X", X)
+        check_order(rows, groups, "SemiSupervisedSplit", (given, "groups"))
         if X is not None and len(codes) != _num_samples(X):
             raise ValueError(
                 f"SemiSupervisedSplit: y must have n_samples = {_num_samples(X)} entries; got "

@@ -183,7 +183,8 @@ def test_zero_labels_per_class_raise(digits):
         ([0, 1, 2], None, "test rows with labels; got none. Label two rows of a class"),
         ([0, 1, -1], [0, 0, 1], "test rows with labels; got none. Label some of them"),
         ([-1, -1, 0], [0, 0, 1], "training rows with labels; got none. Label some of them"),
-        ([0, 1], [1, 1], "training rows with labels; got none"),
+        ([0, 1], [1, 1], "training rows with labels; got none. Change its test, or leave it out"),
+        ([0, 1], [0, 0], "test rows with labels; got none. Change its test, or leave it out"),
     ],
 )
 def test_data_set_without_training_or_test_labels_raises(y, test, message):

@@ -127,6 +127,14 @@ def test_another_order_than_that_of_the_samples_is_doubted(name):
         next(SemiSupervisedSplit(2).split(X, **given))
 
 
+def test_groups_in_another_order_than_that_of_the_labels_are_doubted():
+    y = pd.Series([0, 1] * 4)
+    groups = pd.Series([0, 0, 1, 1] * 2, index=y.index[::-1])
+    message = "^SemiSupervisedSplit: groups must be in the order of y; got the index of y in"
+    with pytest.warns(UserWarning, match=message):
+        next(SemiSupervisedSplit(2).split(np.zeros((8, 1)), y, groups))
+
+
 def test_searches_pass_groups_on(rng):
     y, groups = np.tile([0, 1], 20), np.arange(40) // 4
     X = rng.normal(size=(40, 2))
