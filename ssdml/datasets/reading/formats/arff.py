@@ -86,8 +86,8 @@ def _series(path: Path, head: str, rows: str) -> tuple[list[str], bytes, int]:
         lengths = lengths or found
         if is_row and found != lengths:
             raise ValueError(
-                f"{path}, line {line}: must have series of one length, as in the rows above; got "
-                f"lengths {found} after {lengths}. Pad or interpolate them to one length."
+                f"{path}, line {line}: must have as many values in each dimension as the rows "
+                f"above; got {sum(found)} after {sum(lengths)}. Bring the series to one length."
             )
         written.append(row.replace(":", ",") if is_row else "")
     if not lengths:

@@ -90,7 +90,8 @@ def test_series_of_several_dimensions_and_without_labels(read):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (SERIES + "1,2:3:up\n1:2,3:up\n", r"line 7: .* got lengths \[1, 2\] after \[2, 1\]"),
+        (SERIES + "1,2:3:up\n1:2,3:up\n", r"line 7: .* in each dimension .* got 3 after 3\."),
+        (SERIES + "1,2,3:up\n1,2:up\n", r"line 7: .* got 2 after 3\. Bring the series to one"),
         (SERIES, "must have series below @data; got none"),
         (SERIES.replace("false", "true") + "(0,1):up\n", "must have series without time stamps"),
     ],
