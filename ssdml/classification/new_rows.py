@@ -205,11 +205,12 @@ def warn_of_far_rows(farthest: Array, reference: Array) -> None:
 
     So they are after a change of units in one column; rows of the same kind hardly ever are.
     """
+    # How many is left out: Python shows equal warnings of a line, as of a grid of values, once.
     n = len(farthest)
     n_far = int((nearness(farthest, reference) == 0).sum())
     if n >= FEWEST_JUDGED and n_far > n / 2:
         warn(
-            f"{n_far} of {n} rows of X are farther from the training samples than any of these "
+            f"most of the {n} rows of X are farther from the training samples than any of these "
             "from its neighbors, so their predictions are guesses. Pass the columns of the fit, in "
             "the same units."
         )

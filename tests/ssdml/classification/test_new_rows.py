@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -17,6 +19,7 @@ from ssdml.classification.new_rows import (
     DirectScores,
     interpolator,
     nearness,
+    warn_of_far_rows,
 )
 from ssdml.classification.trees import Columns, Trees, grow_trees
 from ssdml.graphs import knn_graph
@@ -192,10 +195,19 @@ def test_roots_at_training_rows_are_those_of_a_call(X, known, pool):
 
 def test_probabilities_sum_to_one_even_far_away(X, known, rng):
     predict, far = interpolator(form_of(X), known), 1e6 * rng.standard_normal((20, 4))
-    with pytest.warns(UserWarning, match="20 of 20 rows of X are farther from the training"):
+    with pytest.warns(UserWarning, match="most of the 20 rows of X are farther from the training"):
         found = predict(far)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_a_loop_over_far_rows_shows_one_warning():
+    reference = np.arange(1.0, 101)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for n_far in (12, 13, 20):
+            warn_of_far_rows(np.where(np.arange(20) < n_far, 900.0, 1.0), reference)
+    assert len(shown) == 1
 
 
 def test_constant_distributions_are_kept_everywhere(X, rng):
