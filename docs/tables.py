@@ -12,7 +12,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -98,6 +100,12 @@ KEPT = {  # networks of the published method
     PUBLISHED: "last of 50 epochs on all training images",
 }
 
+MINING_ORDERS = {  # of examples/explain_published.py
+    "affinities": "affinities",
+    "labels": "propagated classes",
+    "oracle": "true classes",
+}
+
 TRUNKS = ("frozen", "fine-tuned")
 PRETRAINED = (  # of examples/reproduce_photographs.py
     *("input", "untrained"),
@@ -149,6 +157,12 @@ def finished(
     runs = complete(kind, dataset, n_labels)
     found = {name: runs.get(name, runs.get(in_bfloat16(name), [])) for name in methods}
     return [row | {"method": name} for name, rows in found.items() for row in rows]
+
+
+def rows_of(kind: str, dataset: str) -> list[dict[str, Any]]:
+    """Rows of an example script with its own format."""
+    path = RESULTS / kind / f"{dataset}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
 def in_bfloat16(method: str) -> str:
@@ -292,13 +306,32 @@ def published_method() -> Lines:
                 yield "", kept, str(len(runs)), *values
 
 
+def mining() -> Lines:
+    """The published method on MNIST with variants of mining, after its first and third epoch."""
+    runs: dict[tuple[str, str], dict[int, list[dict[str, float]]]] = {}
+    for row in rows_of("mining", "mnist"):
+        runs.setdefault((row["order"], row["negatives"]), {})[row["seed"]] = row["partitions"]
+    published = runs["affinities", "near"]
+    heads = (
+        f"{score}{after}" for score in ("NMI", "R@1") for after in (", 1 epoch", ", 3", " gain")
+    )
+    yield "order", "negatives", "seeds", "right", *heads
+    for order, negatives in product(MINING_ORDERS, ("near", "far")):
+        of, cells = runs[order, negatives], []
+        right = np.mean([found["right"] for run in of.values() for found in run])
+        for score in ("NMI", "R@1"):
+            first, last = ([run[n][score] for run in of.values()] for n in (0, -1))
+            both = {"it": last, "published": [published[seed][-1][score] for seed in of]}
+            gain = "" if of is published else gap(both, "it", "published")
+            cells += [interval(first), interval(last), gain]
+        yield MINING_ORDERS[order], negatives, f"{len(of)}", f"{right:.0f}%", *cells
+
+
 def poisson() -> Lines:
     """The protocol of Calder et al. (2020): ours, and published accuracies of Poisson learning."""
     yield "", "labels per class", *(str(n) for n in BUDGETS)
     for dataset, published in POISSON.items():
-        path = RESULTS / "poisson" / f"{dataset}.jsonl"
-        trials = path.read_text().splitlines() if path.exists() else []
-        ours = scores_by_method(map(json.loads, trials))
+        ours = scores_by_method(rows_of("poisson", dataset))
         rows = {"`poisson`, published": published} | {f"`{name}`": ours[name] for name in ours}
         for name, scores in rows.items():
             head = IMAGES[dataset] * (scores is published)
@@ -349,9 +382,7 @@ def metric_parts() -> Lines:
     """Input, our methods, and changes by parts of the deep one, on classes without labels."""
     yield "data", "method", *METRIC_SCORES
     for dataset, title in METRIC_SETS.items():
-        path = RESULTS / "metric" / f"{dataset}.jsonl"
-        lines = path.read_text().splitlines() if path.is_file() else []
-        rows = [json.loads(line) for line in lines]
+        rows = rows_of("metric", dataset)
         scores = {score: by_method(rows, score) for score in METRIC_SCORES}
         seeds = len(scores["NMI"].get(WHOLE, ()))
         for name in METRIC_METHODS:
@@ -459,6 +490,7 @@ TABLES: Mapping[str, Callable[[], Lines]] = {
     "networks": networks,
     "photographs": pretrained,
     "published": published_method,
+    "mining": mining,
     "poisson": poisson,
     "recipes": recipes,
     "parts": ablations,
