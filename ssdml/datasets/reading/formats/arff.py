@@ -1,4 +1,4 @@
-"""Text below lines that begin with @: ARFF of Weka and OpenML [1]_, and series of the UCR archive.
+"""Text below lines with @: ARFF of Weka and OpenML [1]_, and series of the UCR archive [2]_.
 
 References
 ----------
